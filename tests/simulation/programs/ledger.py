@@ -1,7 +1,7 @@
 """What must hold for programs, whatever is killed.
 
-- A write has its effect once, and a program that ends by itself has had the effects that its last attempt has received answers for,
-  in its order, and no others: as one process that nobody kills.
+- A write has its effect once. A program that ends by itself has had the effects that its last attempt has received
+  answers for, in its order, and no others: as one process that nobody kills.
 - An answer that an attempt was given is the answer that every later attempt gets, and it is the answer to that call.
 - Nothing that a call writes comes from an attempt after a later one has begun, or after the end.
 - A program ends with the code that its process returned, or since its user cancelled it.
@@ -244,9 +244,8 @@ class Ledger:
         done = [label for label in self._effects if label.startswith(f"{program_id}:")]
         for label, call in made.items():
             if call.is_write and call.received and (label in self._effects) != call.received.startswith("answer"):
-                self.fail(
-                    f"{label} is {'' if label in self._effects else 'not '}written, and its attempt received {call.received}"
-                )
+                is_written = "is" if label in self._effects else "is not"
+                self.fail(f"{label} {is_written} written, and its attempt received {call.received}")
         if others := [label for label in done if label not in made]:
             self.fail(f"{others} are written, and attempt {record.attempt} of {program_id} has not asked for that")
         threads = defaultdict(list)
