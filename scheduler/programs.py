@@ -97,12 +97,13 @@ class Programs:
         job_id: str = "",
         host: str = "",
         is_there: Callable[[str], bool] = lambda _: True,
+        check: Callable[[], Awaitable[object]] | None = None,
     ) -> pb.BeginProgramResponse:
         """Begin an attempt, which counts from now on, alone; the same request again is the same attempt.
 
         Nothing begins of a program that has ended, and one is ended whose attempts record nothing, but for those whose
         executor is gone. *job_id*: the job that it is; *host*: the life of the executor that begins it; *is_there* says
-        whether one still is.
+        whether one still is. *check* raises what stands against it, each time that the record was read.
         """
         key = ProgramKey(owner, request.program_id)
         if not may_be_drawn(key.program_id):
@@ -113,6 +114,8 @@ class Programs:
             before, revision = await self.read(key)
             if before is not None:
                 _check_same(before, request)
+            if check is not None:
+                await check()
             usage = await self.usages.count(key.path)
             if before is not None and (before.ended_ms or knows(before, request.secret)):
                 return begun(before, usage.calls)

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 
@@ -51,21 +52,18 @@ class HostedPrograms:
 
     async def begin(self, request: pb.BeginAttemptRequest) -> pb.BeginAttemptResponse:
         """Begin an attempt for an executor; `NotFoundError` if the job does not want it there."""
-        task = task_key(request.task)
-        job = await self.queries.fresh(task.job_id)
-        if not job.graph.is_program:
-            raise NotFoundError(f"job {task.job_id} is no program")
-        if not is_held(job.graph, task, request.executor_id, request.incarnation):
-            raise NotFoundError(f"executor {request.executor_id} does not hold {task}: the program goes on elsewhere")
-        key = await self._key(task.job_id)
+        job = await self._held(request)
+        job_id = JobId(job.graph.job_id)
+        key = await self._key(job_id)
         begun = await self.programs.begin(
             key.owner,
             pb.BeginProgramRequest(
                 program_id=key.program_id, secret=request.secret, user=request.user, digest=job.graph.spec_digest
             ),
-            job_id=task.job_id,
+            job_id=job_id,
             host=request.incarnation,
             is_there=self.is_there,
+            check=partial(self._held, request),  # else one that has lost the task could supersede its successor
         )
         record, _ = await self.programs.read(key)
         return pb.BeginAttemptResponse(
@@ -76,6 +74,16 @@ class HostedPrograms:
             program_id=key.program_id,
             retried=[] if record is None else [each.message for each in record.retried],
         )
+
+    async def _held(self, request: pb.BeginAttemptRequest) -> StoredJob:
+        """Return the job of an attempt; `NotFoundError` if its executor does not hold the task, or not any more."""
+        task = task_key(request.task)
+        job = await self.queries.fresh(task.job_id)
+        if not job.graph.is_program:
+            raise NotFoundError(f"job {task.job_id} is no program")
+        if not is_held(job.graph, task, request.executor_id, request.incarnation):
+            raise NotFoundError(f"executor {request.executor_id} does not hold {task}: the program goes on elsewhere")
+        return job
 
     async def end(self, request: pb.EndAttemptRequest) -> None:
         """Note that a program has ended by itself; what it has left running is cancelled."""
@@ -124,8 +132,8 @@ class HostedPrograms:
         record, _ = await self.programs.read(key)
         if record is None and (job.header.program_id or _was_handed_out(job.graph)):
             raise NotFoundError(
-                f"what program {key.program_id} recorded is not there any more: submit it as a new one (onager run), "
-                "which does all its writes"
+                f"program {key.program_id} has no record: it did not begin before its end, or its record was removed; "
+                "submit it as a new one (onager run), which does all its writes"
             )
         return key, record
 

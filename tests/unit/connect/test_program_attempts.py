@@ -3,7 +3,7 @@
 import grpc
 import pytest
 
-from onager.errors import InvalidRequestError
+from onager.errors import InvalidRequestError, NotFoundError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.spark_connect import (
     ExecutePlanRequest,
@@ -11,6 +11,7 @@ from onager.protocol.spark_connect import (
 from onager.protocol.status import ERROR_KEY
 from onager.scheduler.connect.call_names import CALL_HEADER, PROGRAM_HEADER, call_name
 from onager.scheduler.connect.program_targets import target_of
+from onager.scheduler.program_records import ProgramKey, knows
 from onager.state_backend import Keyspace
 from tests.unit.connect.recorded_program import PROGRAM, Attempt, RefusedError, again, conf, doing
 
@@ -115,6 +116,26 @@ async def test_attempts_whose_executor_is_gone_end_no_program(program_pair):
         assert not (await begin(letter, f"life-{letter}", f"life-{letter}")).ended
     begun = [await begin(letter, "one", "one", "life-f") for letter in "12345"]
     assert [each.ended for each in begun] == [False, False, False, True, True], "its process alone died"
+
+
+async def test_a_host_that_has_lost_the_task_supersedes_no_later_attempt(program_pair):
+    """It held the task when it asked, and the next one begins before what it has asked for is written."""
+    key = ProgramKey("", "nightly")
+
+    def begin(pair, letter, **more):
+        request = pb.BeginProgramRequest(program_id=key.program_id, secret=letter * 32, user="u")
+        return pair.programs.begin("", request, **more)
+
+    async def loses_it():
+        if (await program_pair.there.programs.read(key))[0] is not None:
+            raise NotFoundError("it goes on elsewhere")
+        await begin(program_pair.there, "b")
+
+    with pytest.raises(NotFoundError, match="it goes on elsewhere"):
+        await begin(program_pair.here, "a", check=loses_it)
+    record, _ = await program_pair.here.programs.read(key)
+    assert record.attempt == 1
+    assert knows(record, "b" * 32)
 
 
 # ------------------------------------------------------------------------- a program that is not deterministic

@@ -226,7 +226,7 @@ async def test_a_retry_of_a_retry_without_a_record_is_refused(hosted, program_pa
     await retry(program_pair, "one")
     await end_job(program_pair, "one")
     await program_pair.here._backend.delete(*KEY.place)
-    with pytest.raises(NotFoundError, match="what program nightly recorded is not there any more"):
+    with pytest.raises(NotFoundError, match="program nightly has no record"):
         await retry(program_pair, "two", "one")
 
 

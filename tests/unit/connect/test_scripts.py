@@ -10,13 +10,13 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import PROGRAM_HEADER
 from onager.protocol.security.principal import note_principal
 from onager.protocol.spark_connect import SCRIPT, ExecutePlanRequest, ExecutePlanResponse, Relation, request_of
+from onager.scheduler.connect.call_names import CALL_HEADER
 from onager.scheduler.connect.failures import ConnectError
 from onager.scheduler.connect.operation import Operation
-from onager.scheduler.connect.program_calls import CALL_HEADER
 from onager.scheduler.connect.records import MAX_OPERATIONS
 from onager.scheduler.connect.running import job_id_of
 from onager.scheduler.jobs.job_specs import decode_spec
-from onager.scheduler.programs import ProgramKey
+from onager.scheduler.program_records import ProgramKey
 from onager.state_backend import Keyspace
 from tests.unit.connect.test_running import JOB, KEY, OPERATION, SESSION, asked, begun, write
 from tests.unit.scheduler.pair import Pair, register
