@@ -16,7 +16,7 @@ from onager.protocol.sql_commands import statement_in
 from onager.scheduler.api.job_queries import JobQueries
 from onager.scheduler.api.program_queries import ProgramQueries
 from onager.scheduler.connect.failures import ConnectError, decoded, failed, from_job
-from onager.scheduler.connect.program_calls import ProgramCalls
+from onager.scheduler.connect.program_calls import ProgramCalls, place_of
 from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.jobs.job_specs import decode_spec
 from onager.scheduler.program_records import ProgramKey
@@ -78,7 +78,8 @@ class ConnectScripts:
         record, _ = await self.programs.read(key)
         if record is None or record.failed is None:
             return error
-        call = await self.calls.as_recorded(f"{key.path}/{record.failed.task}/{record.failed.number:06d}")
+        _, place = place_of(record, record.failed.task, record.failed.number)
+        call = await self.calls.as_recorded(place)
         if call is None or not call.record.error:
             return error
         own = decoded(base64.b64decode(call.record.error))
