@@ -411,7 +411,7 @@ async def test_the_result_of_a_script_is_gone_with_that_of_its_last_step(schedul
     head = scheduler.heads.get(JobId("p.1"))
     await scheduler.heads.put([head.model_copy(update={"has_result": False})])
     with pytest.raises(ResultExpiredError):
-        await scheduler.service._result_job(await scheduler.jobs.fresh(P))
+        await scheduler.service._result_job(JobId("p.1"), P)
 
 
 async def test_a_script_whose_last_step_writes_says_where(scheduler):
