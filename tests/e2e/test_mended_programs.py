@@ -7,19 +7,12 @@ import pytest
 
 from onager.client.program import ProgramHandle
 from onager.errors import InvalidRequestError, JobFailedError
-from tests.e2e.test_programs import count, printed, process_of, run, start_executor, wait_for
+from tests.e2e.test_programs import cluster, count, printed, process_of, run, wait_for
 from tests.support.processes.cluster import Cluster
 from tests.support.waiting import HANGS_S
 
+__all__ = ["cluster"]
 BEGIN = "from pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()\n"
-
-
-@pytest.fixture(scope="module")
-def cluster(make_module_cluster) -> Cluster:
-    made = make_module_cluster()
-    made.start_scheduler()
-    start_executor(made)
-    return made
 
 
 def mended(folder: Path, text: str) -> Path:
