@@ -10,7 +10,8 @@ and to read, and other work may be waiting.
 """
 
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import cache
 from itertools import islice
 from typing import Any, TypeVar, get_args
 
@@ -137,8 +138,14 @@ def _with_outputs(stage: Stage, outputs: Map[int, TaskOutput]) -> Stage:
 
 def _with_defaults(record: _Record) -> _Record:
     """Return *record* with the default itself in each field that equals it: msgspec leaves out no other object."""
-    defaults = {field.name: field.default for field in fields(record) if getattr(record, field.name) == field.default}
+    defaults = {name: default for name, default in _defaults_of(type(record)) if getattr(record, name) == default}
     return replace(record, **defaults)
+
+
+@cache
+def _defaults_of(kind: type[Struct]) -> Sequence[tuple[str, Any]]:
+    """Return the fields of a record with their defaults; msgspec evaluates all annotations to tell them."""
+    return [(field.name, field.default) for field in fields(kind)]
 
 
 def _encode(record: Struct, source: ExecutionGraph | EventBatch) -> bytes:

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 import structlog
+import uvloop
 
 from onager.clock import SystemClock
 from onager.errors import ExchangeFullError, InvalidSettingError, OnagerError
@@ -93,7 +94,7 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
     programs = ProgramHost(settings) if settings.program_slots else None
     log.info("spark_started", seconds=round(time.monotonic() - began_s, 1), spark_version=spark_version)
     try:
-        outcome = asyncio.run(_serve(settings, incarnation, access, served, worker, spark_version, logs, places))
+        outcome = uvloop.run(_serve(settings, incarnation, access, served, worker, spark_version, logs, places))
     except InvalidSettingError as e:
         log.error("executor_not_started", error=str(e))  # noqa: TRY400 - the message says it all
         sys.stderr.write(f"{e}\n")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import grpc
 import structlog
+import uvloop
 from grpc_health.v1._async import HealthServicer
 
 from onager import place_files
@@ -72,7 +73,7 @@ def run(settings: SchedulerSettings) -> int:
     gc.set_threshold(*GC_THRESHOLDS)
     gc.freeze()  # loaded modules stay for the life of the process
     try:
-        return asyncio.run(_run(settings))
+        return uvloop.run(_run(settings))
     except OnagerError as error:
         sys.stderr.write(f"onager scheduler: {error}\n")
         return EXIT_CANNOT_START

@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack
 from importlib.metadata import version
 
 import structlog
+import uvloop
 
 from onager.clock import SystemClock
 from onager.errors import OnagerError
@@ -42,7 +43,7 @@ def main(descriptor: int) -> int:
         settings = ExecutorSettings.model_validate_json(_line(descriptor))
         configure_logging(settings.log_level, settings.log_format, keep_line)
         try:
-            has_left = asyncio.run(_serve(settings, given.fileno()))
+            has_left = uvloop.run(_serve(settings, given.fileno()))
         except OnagerError as error:
             log.error("programs_not_run", error=str(error))  # noqa: TRY400 - the message says it all
             return 1
@@ -84,6 +85,8 @@ async def _serve(settings: ExecutorSettings, descriptor: int) -> bool:
         loop.add_reader(descriptor, leave)
         outcome = await agent.run()
     log.info("programs_ended", reason=outcome.message)
+    worker.kill()
+    await worker.join()
     await asyncio.to_thread(worker.close)
     return outcome.was_leaving
 

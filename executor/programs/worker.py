@@ -1,7 +1,6 @@
 """Runs the programs that the agent of their executor takes."""
 
 import asyncio
-import threading
 from collections.abc import Collection, Sequence
 from typing import Final
 
@@ -30,7 +29,10 @@ log = structlog.get_logger()
 
 
 class ProgramWorker:
-    """Runs programs, each in a process of its own, on an event loop of its own: a `Worker`."""
+    """Runs programs, each in a process of its own, on the event loop of its agent: a `Worker`.
+
+    Another loop would take in each message of a program twice, since gRPC wakes all loops of a process.
+    """
 
     stream_address = ""
 
@@ -43,31 +45,22 @@ class ProgramWorker:
         logs: AttemptLogs,
     ) -> None:
         self._settings = settings
-        self._incarnation = incarnation
-        self._access = access
-        self._clock = clock
-        self._logs = logs
         self._attempts: dict[TaskKey, Attempt] = {}
         self._cancelled_early: set[TaskKey] = set()
         self._background = Background()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="onager-programs", daemon=True)
-        self._thread.start()
-        self._host = asyncio.run_coroutine_threadsafe(self._made(), self._loop).result()
-
-    async def _made(self) -> Host:
-        addresses = self._settings.scheduler_addresses
-        return Host(
-            executor_id=self._settings.executor_id,
-            incarnation=self._incarnation,
-            exchange_dir=self._settings.exchange_dir,
-            folder=parent_of(self._settings.executor_id),
-            memory_bytes=self._settings.program_memory_bytes,
-            gateway=SchedulerGateway(addresses, self._access),
-            schedulers=Schedulers(addresses, self._access),
+        self._loop = asyncio.get_running_loop()
+        addresses = settings.scheduler_addresses
+        self._host = Host(
+            executor_id=settings.executor_id,
+            incarnation=incarnation,
+            exchange_dir=settings.exchange_dir,
+            folder=parent_of(settings.executor_id),
+            memory_bytes=settings.program_memory_bytes,
+            gateway=SchedulerGateway(addresses, access),
+            schedulers=Schedulers(addresses, access),
             warm=warm_processes(),
-            clock=self._clock,
-            logs=self._logs,
+            clock=clock,
+            logs=logs,
         )
 
     def start(self, assignment: Assignment, on_report: OnReport) -> None:
@@ -132,8 +125,8 @@ class ProgramWorker:
         raise SparkLostError("this executor runs programs, and has no Spark")
 
     def is_alive(self) -> bool:
-        """Return whether programs can run here."""
-        return self._thread.is_alive()
+        """Return True: it ends with its process."""
+        return True
 
     def end(self) -> WorkerEnd | None:
         """Return None: it ends with its process."""
@@ -148,18 +141,16 @@ class ProgramWorker:
         self.cancel(list(self._attempts))
 
     def close(self) -> None:
-        """Kill all processes of programs, and end the loop."""
+        """Kill all processes of programs, and end the one that they are forked from."""
         self.kill()
+        self._host.warm.close()
 
-        async def closed() -> None:
-            await self._background.join()
-            await self._host.schedulers.close()
-            await self._host.gateway.close()
-
+    async def join(self) -> None:
+        """Wait until all attempts have ended, and close what calls schedulers."""
         try:
-            asyncio.run_coroutine_threadsafe(closed(), self._loop).result(_CLOSE_S)
+            async with asyncio.timeout(_CLOSE_S):
+                await self._background.join()
         except TimeoutError:
             log.warning("programs_not_ended", running=len(self._attempts))
-        self._host.warm.close()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_CLOSE_S)
+        await self._host.schedulers.close()
+        await self._host.gateway.close()

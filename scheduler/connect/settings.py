@@ -1,5 +1,6 @@
 """Settings of sessions: what a session has set, over what every session has by default; Spark checks what is set."""
 
+from collections import ChainMap
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -20,6 +21,8 @@ class Defaults:
     def __init__(self, describe: Describe) -> None:
         self._describe = describe
         self._defaults: pb.ConnectDefaults | None = None
+        self._conf: dict[str, str] = {}
+        """The same as a dict, which is faster."""
         self._fixed: frozenset[str] = frozenset()
         self._known: frozenset[str] = frozenset()
 
@@ -27,6 +30,7 @@ class Defaults:
         """Return the table."""
         if self._defaults is None:
             self._defaults = await self._describe()
+            self._conf = dict(self._defaults.conf)
             self._fixed, self._known = frozenset(self._defaults.fixed), frozenset(self._defaults.known)
         return self._defaults
 
@@ -34,7 +38,7 @@ class Defaults:
         """Return the answer to an operation that changes nothing."""
         defaults = await self.get()
         own = session.message.conf
-        answer, conf = ConfigResponse(), {**defaults.conf, **own}
+        answer, conf = ConfigResponse(), ChainMap(dict(own), self._conf)
         match operation.WhichOneof("op_type"):
             case "get":
                 for key in operation.get.keys:

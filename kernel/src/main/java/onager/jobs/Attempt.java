@@ -15,13 +15,14 @@ public final class Attempt {
 
     private Attempt() {}
 
-    /** Name the attempt that the task of *context* is of, until `leave`. */
-    public static void enter(TaskContext context) {
+    /** Name the attempt that the task of *context* is of, until `leave`; return whether it is known. */
+    public static boolean enter(TaskContext context) {
         String names = context.getLocalProperty(NAMES);
         String name = names == null ? null : nameOf(names, context.partitionId());
         if (name != null) {
             enter(name);
         }
+        return name != null;
     }
 
     static void enter(String name) {

@@ -1,13 +1,14 @@
 package onager.run;
 
 import java.io.IOException;
-import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Consumer;
+import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import onager.bind.Bound;
 import onager.bind.BoundPlan;
@@ -24,6 +25,7 @@ import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec;
 import org.apache.spark.sql.execution.exchange.Exchange;
+import scala.collection.immutable.Seq;
 import scala.runtime.BoxedUnit;
 
 /** A single-stage query, which plain Spark runs; the outcomes of all partitions are combined into one. */
@@ -56,13 +58,18 @@ public final class SingleStage {
         Outcome made = groups.progress().followed(exchanges(plan) + 1, () -> {
             long started = System.currentTimeMillis();
             OutputSpec output = Json.read(spec, OutputSpec.class);
+            if (output.layout() == OutputSpec.Layout.RESULT && AtHand.has(plan)) {
+                var bound = new Bound(session, plan, null, List.of(), null, 0L);
+                var whole = new SingleStage(sc, store, output, given.nonce, 1);
+                return whole.run(bound, task -> whole.outcomes[0] = AtHand.given(task, session, query), outputs, started);
+            }
             RDD<InternalRow> rows = query.toRdd(); // an adaptive query runs all stages but the last
             if (output.layout() == OutputSpec.Layout.SINK && rows.getNumPartitions() == 0) {
                 rows = sc.parallelize(Seqs.seq(), 1, Seqs.tag(InternalRow.class)); // as in Spark, a file tells the columns
             }
             var bound = new Bound(session, plan, rows, List.of(), null, 0L);
             var whole = new SingleStage(sc, store, output, given.nonce, bound.partitions());
-            return whole.run(bound, outputs, started);
+            return whole.run(bound, task -> whole.runJob(bound, task), outputs, started);
         });
         var measured = given.metrics == null || given.metrics == BoundPlan.Wanted.OFF ? null : BoundPlan.measured(plan);
         if (measured != null) {
@@ -82,12 +89,11 @@ public final class SingleStage {
         return found instanceof Exchange ? below + 1 : below;
     }
 
-    private Outcome run(Bound bound, Outputs outputs, long started) throws Exception {
+    /** *work* gives the rows to the task that writes them, and notes the outcomes. */
+    private Outcome run(Bound bound, Consumer<Task> work, Outputs outputs, long started) throws Exception {
         boolean isResult = output.layout() == OutputSpec.Layout.RESULT;
         var nonces = new HashMap<Integer, String>();
-        var partitions = new ArrayList<Object>();
         for (int i = 0; i < outcomes.length; i++) {
-            partitions.add(i);
             nonces.put(i, isResult ? nonce + "p" : nonce);
         }
         var common = new Task.Common("whole/" + nonce, nonces, bound.types(), null);
@@ -99,10 +105,7 @@ public final class SingleStage {
         }
         Outcome whole;
         try {
-            sc.runJob(new LateRDD(bound.rdd()), task, Seqs.<Object>seq(partitions), (index, outcome) -> {
-                outcomes[outcome.partition()] = outcome;
-                return BoxedUnit.UNIT;
-            }, Seqs.tag(Outcome.class));
+            work.accept(task);
             whole = isResult ? result(empty) : sink();
         } catch (Throwable e) {
             for (Outcome outcome : outcomes) {
@@ -115,6 +118,14 @@ public final class SingleStage {
         whole.fields().put("started_ms", started);
         whole.fields().put("ended_ms", System.currentTimeMillis());
         return whole;
+    }
+
+    private void runJob(Bound bound, Task task) {
+        Seq<Object> partitions = Seqs.seq(IntStream.range(0, outcomes.length).<Object>boxed().toList());
+        sc.runJob(new LateRDD(bound.rdd()), task, partitions, (index, outcome) -> {
+            outcomes[outcome.partition()] = outcome;
+            return BoxedUnit.UNIT;
+        }, Seqs.tag(Outcome.class));
     }
 
     /**

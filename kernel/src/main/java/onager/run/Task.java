@@ -64,7 +64,7 @@ public abstract class Task extends AbstractFunction2<TaskContext, Iterator<Inter
         String nonce = common.nonces.get(partition) + (isAgain ? "-" + context.taskAttemptId() : ""); // the first execution may still be writing
         fields.put("nonce", nonce);
         var reading = Readings.begin(common.run, context);
-        Attempt.enter(context);
+        boolean isNamed = Attempt.enter(context);
         try {
             if (UnwantedTasks.has(common.run, partition, isAgain)) {
                 throw new TaskKilledException("cancelled");
@@ -85,7 +85,9 @@ public abstract class Task extends AbstractFunction2<TaskContext, Iterator<Inter
             fields.put("failure", Failures.describe(e, context.isInterrupted()));
             Thread.interrupted(); // clear the flag, which would disturb Spark's own reporting
         } finally {
-            Attempt.leave();
+            if (isNamed) {
+                Attempt.leave();
+            }
             Readings.end(reading);
         }
         var m = context.taskMetrics();
