@@ -7,14 +7,13 @@ looks for calls beside it.
 """
 
 import asyncio
-import queue
 import threading
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
 from typing import Any, Final, Generic, TypeVar, TypeVarTuple, cast
 
 import structlog
 
+from onager.daemon_threads import DaemonThreads
 from onager.errors import DiskError
 from onager.scheduler import timing
 
@@ -32,7 +31,7 @@ class Disk:
         self._is_one = is_one
         self._what = what
         self._most = threads
-        self._threads = _DaemonThreads(threads)
+        self._threads = DaemonThreads("disk", threads)
         self._running = _Running()
 
     async def call(
@@ -149,35 +148,6 @@ class _Call(Generic[_R]):
         with self._running.lock:
             self._is_abandoned, self.is_overdue = True, is_overdue
             return self._is_begun
-
-
-class _DaemonThreads(Executor):
-    """A thread pool for which the process does not wait at its end."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._work: queue.SimpleQueue[tuple[Future[Any], Callable[..., Any], Any]] = queue.SimpleQueue()
-        self._idle = threading.Semaphore(0)
-        self._count = 0
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **_: Any) -> "Future[Any]":
-        done: Future[Any] = Future()
-        self._work.put((done, fn, args))
-        if not self._idle.acquire(blocking=False) and self._count < self._most:
-            self._count += 1
-            threading.Thread(target=self._run, name=f"disk-{self._count}", daemon=True).start()
-        return done
-
-    def _run(self) -> None:
-        while True:
-            done, work, args = self._work.get()
-            if done.set_running_or_notify_cancel():
-                try:
-                    done.set_result(work(*args))
-                except BaseException as error:  # noqa: BLE001 - it goes to the caller that awaits
-                    done.set_exception(error)
-            del done, work, args  # what they hold is closed in this thread
-            self._idle.release()
 
 
 EXCHANGE: Final = Disk("the exchange directory", 16, is_one=True)

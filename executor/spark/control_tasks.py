@@ -5,11 +5,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import inf
+from typing import Final
 
 import structlog
 from py4j.protocol import Py4JError
 
 from onager.clock import Clock
+from onager.daemon_threads import DaemonThreads
 from onager.executor.attempt_logs import AttemptLogs, working_on
 from onager.executor.spark import failures
 from onager.executor.spark.cancellation import Cancellation, TaskCancelledError
@@ -26,6 +28,8 @@ Action = Callable[[TaskKey, Assignment, Cancellation], pb.TaskSuccess]
 """Does the work of one task and returns its success; raises when it fails. `SparkWorker` has one for each kind."""
 
 _CLOSE_S = 5.0
+_MOST: Final = 1 << 16
+"""Threads, which schedulers' reservations bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,8 @@ class ControlTasks:
         self._actions = actions
         self._clock = clock
         self._logs = logs
+        # Work in Spark's driver may ignore cancellation. A new thread's first call into the JVM takes some ms.
+        self._threads = DaemonThreads("onager-control", _MOST)
         self._changed = threading.Condition()
         self._running: dict[TaskKey, _Running] = {}
 
@@ -68,9 +74,7 @@ class ControlTasks:
             with self._changed:
                 self._running[key] = _Running(on_report, self._clock.now_ms(), cancellation)
             self._deadlines.begin(name, cancellation.run_out, partial(self._give_up, key))
-            # A daemon thread: work in Spark's driver may ignore cancellation, and must not keep the process alive.
-            work = (key, action, assignment)
-            threading.Thread(target=self._run, args=work, name=f"onager {key}", daemon=True).start()
+            self._threads.submit(self._run, key, action, assignment)
 
     def cancel(self, tasks: Collection[TaskKey]) -> None:
         """Cancel *tasks* and their Spark jobs; each is reported as killed once its work has ended."""

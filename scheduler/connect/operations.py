@@ -152,7 +152,6 @@ class Operations:
     async def _submit_query(self, session: Session, operation: Operation, request: Any, digest: str) -> None:
         extra = NOTHING_MORE
         if operation.call is not None:
-            await operation.call.look()
             if operation.call.revision != ABSENT:
                 return  # it was submitted, once and for all
             extra = operation.call.extra(is_begun=True)

@@ -125,7 +125,7 @@ def _query(made: ConnectSession, relation: bytes) -> DataFrame:
             text = shown(frame._jdf, Jvm.of(made.spark), show.num_rows, show.truncate, style, is_query=is_query)  # noqa: SLF001
             return DataFrame(text, made.spark)
     frame = _frame(made, relation)
-    made.connect.check_result(frame._jdf.schema())  # noqa: SLF001
+    made.connect.check_result(frame._jdf)  # noqa: SLF001
     return frame
 
 

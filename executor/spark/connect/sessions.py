@@ -74,7 +74,9 @@ class ConnectSession:
         since is an error only for who reads it.
         """
         under: Mapping[str, str] = self.stored.conf
-        for kind, made in needed(self.stored, reads):
+        if not (commands := needed(self.stored, reads)):
+            return
+        for kind, made in commands:
             under = _settings_changed(self.spark, under, made.conf)
             self.connect.use(made.database or _DEFAULT)
             mark = f"`{_LOST}{made.name}`" if kind == VIEW else made.name if kind == KEPT else f"`{made.name}`"

@@ -61,10 +61,9 @@ class JavaConnect:
         found = self._reads.of(jvm_session(self._session), kind, message, has_variables)
         return {str(name) for name in to_list(found)}
 
-    def check_result(self, schema: JavaObject) -> None:
+    def check_result(self, dataset: JavaObject) -> None:
         """Raise Spark's error for a column of a result of a type that is switched off."""
-        conf = jvm_session(self._session).sessionState().conf()
-        self._jvm.java_class("org.apache.spark.sql.catalyst.util.TypeUtils").failUnsupportedDataType(schema, conf)
+        self._java.checkResult(dataset)
 
     def keep(self, relation_id: str, folder: str, schema: str) -> None:
         """Have the relation *relation_id* stand for the checkpoint in *folder*, of *schema*, as JSON."""

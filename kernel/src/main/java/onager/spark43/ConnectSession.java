@@ -33,6 +33,7 @@ import org.apache.spark.sql.catalyst.QueryPlanningTracker;
 import org.apache.spark.sql.catalyst.plans.logical.CacheTable;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan$;
+import org.apache.spark.sql.catalyst.util.TypeUtils$;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connect.common.DataTypeProtoConverter$;
@@ -260,6 +261,11 @@ public final class ConnectSession implements AutoCloseable {
         Files.copy(Path.of(file), copy, StandardCopyOption.REPLACE_EXISTING);
         hasArtifacts = true;
         holder.addArtifact(Path.of(name), copy, Option.empty());
+    }
+
+    /** Throw Spark's error for a column of a result of a type that is switched off. */
+    public void checkResult(Dataset<Row> result) {
+        TypeUtils$.MODULE$.failUnsupportedDataType(result.schema(), holder.session().sessionState().conf());
     }
 
     /** Make *database* the current one, which may have been dropped since. */
