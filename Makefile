@@ -22,7 +22,7 @@ help:
 	@echo "make simulate   whole clusters in virtual time, with faults (SEEDS=2000, FROM=1 for these very seeds)"
 	@echo "make machines   three machines as namespaces of this one, cut off, stopped, gone (ONLY=TEXT: these faults)"
 	@echo "make chaos   real processes that are killed, paused and cut off under load (MINUTES=5, SEED=1, ROLLING=1, STREAMING=1, FROM_VERSION=DIRECTORY)"
-	@echo "make chaos-programs   programs of PySpark under which everything is killed (KILLS=200, SEED=1, BACKEND=leveldb or etcd)"
+	@echo "make chaos-programs   programs of PySpark under which everything is killed (KILLS=200, SEED=1, BACKEND=leveldb or etcd, DAYS=2 moves the clock)"
 	@echo "make test-all   every test with every case, and TPC-H distributed, and in a Spark cluster, in every way"
 	@echo "make test-compose   docker-compose.yml with a real engine: built, used, killed; needs docker.io and docker-compose"
 	@echo "make test-etcd   the tests of the store on the newest etcd; needs Go"
@@ -74,7 +74,7 @@ chaos: setup-dev
 KILLS ?= 200
 BACKEND ?= leveldb
 chaos-programs: setup-dev
-	$(with_java) $(PYTHON) -m tests.chaos.programs --kills $(KILLS) --backend $(BACKEND) $(if $(SEED),--seed $(SEED)) --json var/programs-$(BACKEND).json
+	$(with_java) $(PYTHON) -m tests.chaos.programs --kills $(KILLS) --backend $(BACKEND) $(if $(SEED),--seed $(SEED)) $(if $(DAYS),--days $(DAYS)) --json var/programs-$(BACKEND).json
 
 lint: setup-dev
 	$(PYTHON) -m ruff format --check .

@@ -1,4 +1,4 @@
-"""``python -m tests.chaos.programs [--kills 200] [--seed N] [--backend leveldb|etcd] [--json FILE]``: programs go on.
+"""``python -m tests.chaos.programs [--kills 200] [--seed N] [--backend leveldb|etcd] [--days D] [--json FILE]``.
 
 A real cluster: one scheduler on LevelDB, or three on etcd, and two executors. Programs of PySpark
 (`tests.chaos.killed_program`) run one after the other, until as many processes were killed as wanted. The seed draws
@@ -17,6 +17,9 @@ Some of the kills strike while the program does again what was done before. Of e
 its output is that of the first program, which nothing disturbs, but for lines of lost attempts that come twice; each
 row is there once; it has made the same calls, and each job of a call was done once; and the program's process ended
 with what ran it. Exit code 1 when something else happened.
+
+With ``--days``, the wall clock of schedulers and executors moves on by so many days under each program, after half of
+its kills: what is kept for some days is gone then, unless a program that runs needs it. Pauses are not measured then.
 
 Each kill's pause is the time to the next call that is recorded; what lies before the beginning of the next attempt, if
 there is one, is `beyond_s`.
@@ -58,6 +61,7 @@ _STRIKE_S: Final = 3.0
 """How long what is to be killed is waited for: between two attempts there is no process of the program."""
 _PATIENCE_S: Final = 300.0
 _LOOK_S: Final = 0.05
+_CLOCK: Final = Path(__file__).parents[1] / "machines" / "clock"
 _ROWS: Final = {
     "SELECT id, count(*) FROM {}.notes GROUP BY id ORDER BY id": [
         (n, 1) for n in (0, *(100 * k + n for k in range(1, 5) for n in range(8)), 900, 904, 908)
@@ -164,11 +168,35 @@ class Watched:
         return self._attempt
 
 
+class Clock:
+    """The wall clock of the cluster, which moves on."""
+
+    def __init__(self, days: float, directory: Path) -> None:
+        self.days = days
+        self._ahead_s = 0.0
+        self._file = directory / "ahead"
+        self._file.write_text("0")
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The environment of processes that have it."""
+        path = {"PYTHONPATH": str(_CLOCK), "ONAGER_MACHINES_AHEAD_S": str(self._file)}
+        return path if self.days else {}
+
+    def move(self) -> None:
+        """Move it on."""
+        self._ahead_s += self.days * 86_400
+        whole = self._file.with_suffix(".new")
+        whole.write_text(str(self._ahead_s))
+        whole.replace(self._file)
+
+
 class Chaos:
     """Programs on a cluster, under which processes are killed."""
 
-    def __init__(self, cluster: Victims, seed: int, stopped_s: float, tally: Tally) -> None:
+    def __init__(self, cluster: Victims, seed: int, stopped_s: float, tally: Tally, clock: "Clock") -> None:
         self._cluster = cluster
+        self._clock = clock
         self._rng = random.Random(seed)
         self._killer = Killer(cluster, self._rng, stopped_s)
         self._tally = tally
@@ -183,7 +211,9 @@ class Chaos:
         database = f"killed{number}"
         handle = self._cluster.client.run(PROGRAM, args=[database], program_id=f"killed-{number}")
         watched, mine = Watched(handle), list[Kill]()
-        for due in sorted(self._rng.randrange(len(self._calls)) for _ in range(kills)):
+        for turn, due in enumerate(sorted(self._rng.randrange(len(self._calls)) for _ in range(kills))):
+            if turn == kills // 2:
+                self._clock.move()
             if not (watched.wait_for(due) and self._strike(mine)):
                 continue
             attempt = watched.attempt
@@ -193,7 +223,8 @@ class Chaos:
         self._tally.kills += mine
         self._tally.trouble += [f"{handle.id}: {each}" for each in [*self._wrong(handle, mine), *self._killer.trouble]]
         self._killer.trouble.clear()
-        self._measure(handle, watched, mine)
+        if not self._clock.days:
+            self._measure(handle, watched, mine)
         self._cluster.client.sql(f"DROP DATABASE IF EXISTS {database} CASCADE").wait(_PATIENCE_S)
         for kill in mine:
             print(
@@ -262,11 +293,11 @@ class Chaos:
                 kill.beyond_s = (min(begins) - kill.at_ms) / 1000 if begins else 0.0
 
 
-def run(kills: int, seed: int, backend: str, directory: Path, stopped_s: float) -> Tally:
+def run(kills: int, seed: int, backend: str, directory: Path, stopped_s: float, days: float) -> Tally:
     """Run programs until *kills* processes were killed, or something is wrong."""
-    tally = Tally()
-    with (three if backend == "etcd" else one)(directory / "cluster", _SETTINGS) as cluster:
-        chaos = Chaos(cluster, seed, stopped_s, tally)
+    tally, clock = Tally(), Clock(days, directory)
+    with (three if backend == "etcd" else one)(directory / "cluster", _SETTINGS | clock.settings) as cluster:
+        chaos = Chaos(cluster, seed, stopped_s, tally, clock)
         chaos.run(0)
         while len(tally.kills) < kills and not tally.trouble:
             chaos.run(_A_PROGRAM)
@@ -281,11 +312,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--backend", choices=("leveldb", "etcd"), default="leveldb")
     parser.add_argument("--stopped-s", type=float, default=60.0, help="how long what is stopped sleeps")
+    parser.add_argument("--days", type=float, default=0.0, help="by how many the clock moves on under each program")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="onager-killed-"))
-    tally = run(arguments.kills, arguments.seed, arguments.backend, directory, arguments.stopped_s)
-    counts = {"seed": arguments.seed, "backend": arguments.backend, **tally.as_json()}
+    tally = run(arguments.kills, arguments.seed, arguments.backend, directory, arguments.stopped_s, arguments.days)
+    named = {"seed": arguments.seed, "backend": arguments.backend, "days": arguments.days}
+    counts = {**named, **tally.as_json()}
     if arguments.json is not None:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(json.dumps({**counts, "kills": [asdict(kill) for kill in tally.kills]}, indent=1))
