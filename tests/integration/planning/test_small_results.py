@@ -6,8 +6,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from tests.support.spark.one_executor import OneExecutor
-from tests.support.spark.one_executor import rows_of
+from tests.support.spark.one_executor import OneExecutor, rows_of
 
 COMPUTED = [
     "SELECT 1 AS a, 'x' AS b, CAST(NULL AS INT) AS c",
@@ -38,7 +37,7 @@ ERRORS = [
 
 def jobs_of(executor: OneExecutor, text: str, **conf: str) -> tuple[list[tuple[object, ...]], int]:
     """Return the rows of a query that is not cut, and how many jobs of Spark gave them."""
-    scheduler = executor.spark.sparkContext._jsc.sc().dagScheduler()  # noqa: SLF001
+    scheduler = executor.spark.sparkContext._jsc.sc().dagScheduler()
     before = scheduler.numTotalJobs()
     outcome = executor.plan_sql(text, conf=conf)
     assert outcome.HasField("fused_output")
@@ -80,7 +79,7 @@ def said(run: Callable[[], object]) -> tuple[str, str]:
     with pytest.raises((PySparkException, Py4JJavaError)) as raised:
         run()
     error = raised.value
-    origin = error._origin if isinstance(error, PySparkException) else error.java_exception  # noqa: SLF001
+    origin = error._origin if isinstance(error, PySparkException) else error.java_exception
     while origin.getCause() is not None:
         origin = origin.getCause()
     return str(origin.getClass().getName()), str(origin.getMessage())
