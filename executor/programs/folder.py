@@ -100,9 +100,13 @@ def _keep(sent: Path, kept: Path, name: str) -> None:
         made.unlink(missing_ok=True)
 
 
-def parent_of(executor_id: str) -> Path:
-    """Return the folder for those of the attempts of an executor, without what an earlier life of it has left."""
-    name = hashlib.sha256(f"{os.getuid()} {executor_id}".encode()).hexdigest()[:12]
+def parent_of(executor_id: str, exchange_dir: str) -> Path:
+    """Return the folder for those of the attempts of an executor, without what an earlier life of it has left.
+
+    Executors of two clusters on one machine may have the same id, but not the same exchange directory.
+    """
+    of = f"{os.getuid()} {executor_id} {os.path.realpath(local_path(exchange_dir))}"
+    name = hashlib.sha256(of.encode()).hexdigest()[:12]
     parent = Path(tempfile.gettempdir()) / f"onager-{name}"
     parent.mkdir(mode=0o700, exist_ok=True)
     if parent.stat().st_uid != os.getuid():

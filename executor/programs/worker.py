@@ -54,7 +54,7 @@ class ProgramWorker:
             executor_id=settings.executor_id,
             incarnation=incarnation,
             exchange_dir=settings.exchange_dir,
-            folder=parent_of(settings.executor_id),
+            folder=parent_of(settings.executor_id, settings.exchange_dir),
             memory_bytes=settings.program_memory_bytes,
             gateway=SchedulerGateway(addresses, access),
             schedulers=Schedulers(addresses, access),

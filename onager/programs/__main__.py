@@ -63,17 +63,24 @@ def run(terms: Terms, path: str, arguments: list[str]) -> int:
         exec(code, module.__dict__)  # noqa: S102 - this is what it is for
     except SystemExit as end:
         if end.code:
+            _ends()
             _report(end)
         if end.code is None or isinstance(end.code, int):
             return int(end.code or 0) & 0xFF
         print(end.code, file=sys.stderr)
         return 1
     except BaseException as error:
+        _ends()
         own = error.__traceback__.tb_next if error.__traceback__ is not None else None
         traceback.print_exception(type(error), error, own)
         _report(error)
         return 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
     return 0
+
+
+def _ends() -> None:
+    if Program.output is not None:
+        Program.output.ends()
 
 
 def _report(error: BaseException) -> None:

@@ -51,6 +51,11 @@ class Output:
             self._is_live = True
             self._send(_LIVE, number, ROOT, b"")
 
+    def ends(self) -> None:
+        """Show whatever comes now: it says why the program ends, and no earlier attempt has said that."""
+        self._shown = {}
+        self.reached(0)
+
     def refused(self, why: str) -> None:
         """Send why the program cannot go on."""
         self._send(_REFUSED, 0, ROOT, why.encode()[:_MOST])

@@ -70,6 +70,16 @@ def test_what_an_earlier_attempt_printed_is_dropped_task_by_task(pipe):
     assert printed == ["other 1", "root 2", "other 2", "root 3", "other 3"]
 
 
+def test_why_a_program_ends_is_shown_even_if_that_is_where_an_earlier_attempt_has_printed(pipe):
+    writer, read = pipe
+    made = output.Output(writer, {"0": 20})
+    task = Task("0", "seed")
+    task.run(made.printed, STDOUT, b"printed before")
+    made.ends()
+    task.run(made.printed, STDERR, b"Traceback")
+    assert read() == [said("0", 0, "", LIVE), said("0", 0, "Traceback", STDERR)]
+
+
 def test_long_texts_come_in_pieces_and_signals_in_frames_of_their_own(pipe):
     writer, read = pipe
     made = output.Output(writer, {})
