@@ -127,7 +127,9 @@ class ProgramRecord(Record):
     file_bytes_before: int = 0
     """And in files."""
     barren: int = 0
-    """Attempts before it, in a row, that recorded nothing new."""
+    """Attempts before it, in a row, that recorded nothing new, though their executors are there."""
+    lost: int = 0
+    """And those that were lost with their executors."""
     began_ms: int = 0
     """When the first attempt began."""
     attempt_ms: int = 0

@@ -46,6 +46,8 @@ from onager.state_backend import (
 log = structlog.get_logger(__name__)
 
 MAX_BARREN: Final = 4
+MAX_LOST: Final = 16
+"""More than a restart of all executors, one after the other, costs a program: it mostly goes on behind it."""
 """Attempts in a row that record nothing new end a program."""
 _BARREN_MS: Final = 60_000
 """An attempt that lived longer was not in vain: perhaps it waited for a call."""
@@ -101,9 +103,11 @@ class Programs:
     ) -> pb.BeginProgramResponse:
         """Begin an attempt, which counts from now on, alone; the same request again is the same attempt.
 
-        Nothing begins of a program that has ended, and one is ended whose attempts record nothing, but for those whose
-        executor is gone. *job_id*: the job that it is; *host*: the life of the executor that begins it; *is_there* says
-        whether one still is. *check* raises what stands against it, each time that the record was read.
+        Nothing begins of a program that has ended, and one is ended whose attempts record nothing; of those whose
+        executor is gone it takes more.
+
+        *job_id*: the job that it is; *host*: the life of the executor that begins it; *is_there* says whether one still
+        is. *check* raises what stands against it, each time that the record was read.
         """
         key = ProgramKey(owner, request.program_id)
         if not may_be_drawn(key.program_id):
@@ -149,13 +153,21 @@ class Programs:
     def _next(self, before: ProgramRecord, secret: str, usage: Usage, host: str, *, is_lost: bool) -> ProgramRecord:
         """Return the record with the next attempt, or with the end; *is_lost*: the executor of the last one is gone."""
         now_ms = self._clock.now_ms()
-        barren = before.barren
+        barren, lost, why = before.barren, before.lost, ""
         if usage.calls != before.calls_before or now_ms - before.attempt_ms >= _BARREN_MS:
-            barren = 0
-        elif not is_lost:
+            barren = lost = 0
+        elif is_lost:
+            lost += 1
+        else:
             barren += 1
         if barren == MAX_BARREN:
             why = f"{MAX_BARREN} attempts in a row ended before they had made a new call"
+        elif lost == MAX_LOST:
+            why = (
+                f"{MAX_LOST} attempts in a row were lost with the process that ran them, before they had made a new "
+                "call: does the program end that process?"
+            )
+        if why:
             return before.model_copy(update={"ended_ms": now_ms, "exit_code": 1, "why_ended": why})
         attempt = {
             "attempt": before.attempt + 1,
@@ -168,7 +180,7 @@ class Programs:
             "store_bytes_before": usage.store_bytes,
             "file_bytes_before": usage.file_bytes,
         }
-        return before.model_copy(update={**attempt, **counted, "barren": barren})
+        return before.model_copy(update={**attempt, **counted, "barren": barren, "lost": lost})
 
     async def end(self, owner: str, request: pb.EndProgramRequest) -> None:
         """Note that a program has ended by itself; `AttemptSupersededError` if another attempt counts."""
@@ -243,6 +255,7 @@ class Programs:
             "failed": None,
             "secret_digest": "",  # no attempt counts before the next one begins
             "barren": -1,  # what came before is no attempt of this job
+            "lost": 0,
             "retried": (
                 *record.retried,
                 RetriedFrom(attempt=record.attempt, call=record.failed, is_other=mended is not None),

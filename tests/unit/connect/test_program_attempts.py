@@ -12,6 +12,7 @@ from onager.protocol.status import ERROR_KEY
 from onager.scheduler.connect.call_names import CALL_HEADER, PROGRAM_HEADER, call_name
 from onager.scheduler.connect.program_targets import target_of
 from onager.scheduler.program_records import ProgramKey, knows
+from onager.scheduler.programs import MAX_LOST
 from onager.state_backend import Keyspace
 from tests.unit.connect.recorded_program import PROGRAM, Attempt, RefusedError, again, conf, doing
 
@@ -116,6 +117,16 @@ async def test_attempts_whose_executor_is_gone_end_no_program(program_pair):
         assert not (await begin(letter, f"life-{letter}", f"life-{letter}")).ended
     begun = [await begin(letter, "one", "one", "life-f") for letter in "12345"]
     assert [each.ended for each in begun] == [False, False, False, True, True], "its process alone died"
+
+
+async def test_a_program_that_ends_what_runs_it_each_time_is_ended(program_pair):
+    async def begin(number):
+        request = pb.BeginProgramRequest(program_id=PROGRAM, secret=f"{number:032}", user="ann")
+        return await program_pair.here.programs.begin("", request, host=f"life-{number}", is_there=lambda _: False)
+
+    attempts = [(await begin(number)).ended for number in range(MAX_LOST + 2)]
+    assert attempts == [False] * MAX_LOST + [True, True]
+    assert "does the program end that process?" in (await begin(99)).why_ended
 
 
 async def test_a_host_that_has_lost_the_task_supersedes_no_later_attempt(program_pair):
