@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -24,6 +25,18 @@ from onager.private_process import without_own_variables
 from onager.protocol import onager_pb2 as pb
 
 _PYTHON: Final = "PYSPARK_PYTHON"
+_START: Final = """
+import sys
+sys.path[0] = {own!r}
+sys.path[1:1] = {imported!r}
+try:
+    from onager.programs.__main__ import main
+except (ImportError, SyntaxError) as error:
+    needs = "it needs Python 3.11 or newer, and pyspark[connect]=={pyspark}"
+    sys.exit("%s, Python %d.%d, cannot run a program: %s; %s" % ({python!r}, *sys.version_info[:2], error, needs))
+main()
+"""
+"""What runs a program in its own Python, which may be any."""
 _SPARKS: Final = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "MASTER", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT")
 
 
@@ -174,10 +187,7 @@ def command(program: pb.ProgramSpec, work: Path, terms: int) -> list[str]:
             raise UserCodeError(f"{_PYTHON}={given}: the program's Python is not there, or cannot be executed")
     found = find_spec("onager.programs")
     own = str(Path(found.origin or "").parents[2]) if found is not None else ""
-    start = (
-        f"import sys; sys.path[0] = {own!r}; sys.path[1:1] = {imported(program, work)!r}; "
-        "from onager.programs.__main__ import main; main()"
-    )
+    start = _START.format(own=own, imported=imported(program, work), python=given or python, pyspark=version("pyspark"))
     path, arguments = run_by(program, work)
     return [python, "-c", start, str(terms), path, *arguments]
 

@@ -1,8 +1,10 @@
 """Programs that do their worst: each ends by name, or with what it is due, and nobody else is slowed much."""
 
 import os
+import re
 import tarfile
 import time
+import venv
 
 import pytest
 
@@ -82,16 +84,18 @@ print(sorted(counts) == list(range(1000)))
     assert printed(program).splitlines() == ["began", "True"]
 
 
-def test_a_python_that_does_not_run_is_named(cluster, tmp_path):
-    python = tmp_path / "python"
-    python.write_text("#!/bin/sh\necho 'no Python at all' >&2\nexit 3\n")
-    python.chmod(0o755)
+def test_a_python_that_cannot_run_programs_is_named(cluster, tmp_path):
+    venv.create(tmp_path / "env", with_pip=False)
     with tarfile.open(tmp_path / "env.tar.gz", "w:gz") as archive:
-        archive.add(python, "bin/python")
+        archive.add(tmp_path / "env", ".")
     given = {"archives": [f"{tmp_path / 'env.tar.gz'}#env"], "environment": {"PYSPARK_PYTHON": "./env/bin/python"}}
     program = run(cluster, tmp_path, "print(1)", **given)
-    with pytest.raises(JobFailedError, match="env/bin/python"):
-        program.wait(HANGS_S)
+    assert program.wait(HANGS_S) == 1
+    says = printed(program, errors=True)
+    assert re.search(
+        r"\./env/bin/python, Python 3\.\d+, cannot run a program: No module named '\w+'; it needs", says
+    ), says
+    assert "pyspark[connect]==" in says
 
 
 def test_a_hundred_thousand_calls_are_the_most(cluster, tmp_path):
