@@ -21,10 +21,10 @@ class DaemonThreads(Executor):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **_: Any) -> "Future[Any]":
         """Return what *fn* returns, or raises, once a thread has called it."""
         done: Future[Any] = Future()
-        self._work.put((done, fn, args))
         if not self._idle.acquire(blocking=False) and self._count < self._most:
+            threading.Thread(target=self._run, name=f"{self._name}-{self._count + 1}", daemon=True).start()
             self._count += 1
-            threading.Thread(target=self._run, name=f"{self._name}-{self._count}", daemon=True).start()
+        self._work.put((done, fn, args))  # not before: a thread that cannot be made is an error of the call
         return done
 
     def _run(self) -> None:

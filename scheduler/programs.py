@@ -46,9 +46,9 @@ from onager.state_backend import (
 log = structlog.get_logger(__name__)
 
 MAX_BARREN: Final = 4
+"""Attempts in a row that record nothing new end a program."""
 MAX_LOST: Final = 16
 """More than a restart of all executors, one after the other, costs a program: it mostly goes on behind it."""
-"""Attempts in a row that record nothing new end a program."""
 _BARREN_MS: Final = 60_000
 """An attempt that lived longer was not in vain: perhaps it waited for a call."""
 _TRIES: Final = 20

@@ -39,6 +39,7 @@ def main(descriptor: int) -> int:
     hide_process()
     for number in (signal.SIGINT, signal.SIGTERM):  # the executor says when to leave; programs do not inherit a handler
         signal.signal(number, lambda *_: None)
+    os.set_inheritable(descriptor, False)  # no program shall have it: uvloop closes nothing in a child
     with os.fdopen(descriptor, "rb", buffering=0) as given:
         settings = ExecutorSettings.model_validate_json(_line(descriptor))
         configure_logging(settings.log_level, settings.log_format, keep_line)

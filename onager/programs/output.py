@@ -52,8 +52,8 @@ class Output:
             self._send(_LIVE, number, ROOT, b"")
 
     def ends(self) -> None:
-        """Show whatever comes now: it says why the program ends, and no earlier attempt has said that."""
-        self._shown = {}
+        """Show what the main thread prints from now on: why the program ends, which no earlier attempt has said."""
+        self._shown = {path: number for path, number in self._shown.items() if path != ROOT}
         self.reached(0)
 
     def refused(self, why: str) -> None:

@@ -26,7 +26,13 @@ COLLECTED = [
     "SELECT id FROM range(0, 1000000, 1, 4) LIMIT 7 OFFSET 300000",
     "SELECT k, count(*) AS n FROM (SELECT id % 7 AS k FROM range(1000)) GROUP BY k LIMIT 100",
 ]
-BY_TASKS = ["SELECT id FROM range(0, 20000, 1, 4)", "SELECT sum(id) AS s FROM range(10)"]
+BY_TASKS = [
+    "SELECT id FROM range(0, 20000, 1, 4)",
+    "SELECT id FROM range(6000) UNION ALL SELECT id FROM range(6000)",
+    "SELECT sum(id) AS s FROM range(10)",
+    "SELECT aggregate(sequence(1, 10), 0L, (a, x) -> a + x) + id AS s FROM range(3)",
+    "SELECT id FROM range(0, 1000000, 1, 4) WHERE id > 300 LIMIT 5000",
+]
 ERRORS = [
     "SELECT 1 / id AS x FROM range(0, 3, 1, 1)",
     "SELECT CAST('x' || id AS INT) AS n FROM range(0, 3, 1, 1)",
@@ -72,6 +78,28 @@ def test_the_settings_of_the_job_count(executor: OneExecutor) -> None:
     rows, jobs = jobs_of(executor, text, **conf)
     assert rows == [("1970-01-01 09:00:00", None), ("1970-01-01 09:00:01", None)]
     assert jobs == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "conf", "row"),
+    [
+        (
+            "SELECT map_values(map(id, 1, id, 2)) AS v FROM range(3)",
+            {"spark.sql.mapKeyDedupPolicy": "LAST_WIN"},
+            ([2],),
+        ),
+        (
+            "SELECT date_format(timestamp_seconds(id), 'u') AS u FROM range(3)",
+            {"spark.sql.legacy.timeParserPolicy": "LEGACY", "spark.sql.session.timeZone": "UTC"},
+            ("4",),
+        ),
+    ],
+)
+@pytest.mark.parametrize("limit", ["", " LIMIT 3"])
+@pytest.mark.parametrize("generated", ["true", "false"])
+def test_settings_that_are_read_late_count(executor: OneExecutor, text, conf, row, limit, generated) -> None:
+    rows, jobs = jobs_of(executor, text + limit, **conf, **{"spark.sql.codegen.wholeStage": generated})
+    assert (rows, jobs) == ([row] * 3, 0)
 
 
 def said(run: Callable[[], object]) -> tuple[str, str]:

@@ -5,8 +5,14 @@ import java.util.function.Function;
 import onager.values.Seqs;
 import org.apache.spark.TaskContext;
 import org.apache.spark.TaskContext$;
+import org.apache.spark.TaskContextImpl;
+import org.apache.spark.TaskKilledException;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.CallMethodViaReflection;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.HigherOrderFunction;
+import org.apache.spark.sql.catalyst.expressions.UserDefinedExpression;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.CollectLimitExec;
 import org.apache.spark.sql.execution.CollectTailExec;
@@ -23,6 +29,8 @@ import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.UnionExec;
 import org.apache.spark.sql.execution.WholeStageCodegenExec;
 import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec;
+import org.apache.spark.sql.internal.SQLConf$;
+import scala.Option;
 import scala.collection.Iterator;
 
 /**
@@ -31,37 +39,54 @@ import scala.collection.Iterator;
  */
 final class AtHand {
     /** More rows are computed by tasks. */
-    private static final int MOST = 10_000;
+    private static final long MOST_COMPUTED = 10_000L;
+
+    /** More rows are exchanged: each may be large, and the driver holds all of them. */
+    private static final int MOST_COLLECTED = 100;
+
+    private static final long TOO_MANY = Long.MAX_VALUE / 2L;
+    private static final String EXPRESSIONS = Expression.class.getPackageName();
 
     private AtHand() {}
 
     /** Return whether the rows of *plan* are computed or collected here. */
     static boolean has(SparkPlan plan) {
-        return isComputed(plan) || limit(root(plan)) <= MOST;
+        return isComputed(plan) || limit(plan instanceof AdaptiveSparkPlanExec adaptive ? adaptive.initialPlan() : plan) <= MOST_COLLECTED;
     }
 
     /** Give the rows of *query*, of which there `has` to be few, to *task*, and return its outcome. */
     static Outcome given(Task task, SparkSession session, QueryExecution query) {
         SparkPlan plan = query.executedPlan();
         if (isComputed(plan)) {
-            return inTask(task, context -> all(query.toRdd(), context));
+            RDD<InternalRow> rows = query.toRdd();
+            return inTask(task, session, context -> all(rows, context));
+        }
+        if (plan instanceof CollectLimitExec first && first.offset() == 0 && isComputed(first.child())) {
+            RDD<InternalRow> rows = first.child().execute();
+            return inTask(task, session, context -> all(rows, context).take(first.limit()));
         }
         // else the tasks would not know the session's settings
-        if (plan instanceof CollectLimitExec first && first.offset() == 0 && isComputed(first.child())) {
-            RDD<InternalRow> rows = SQLExecution$.MODULE$.withSQLConfPropagated(session, first.child()::execute);
-            return inTask(task, context -> all(rows, context).take(first.limit()));
-        }
         InternalRow[] rows = SQLExecution$.MODULE$.withSQLConfPropagated(session, plan::executeCollect);
-        return inTask(task, context -> Seqs.seq(List.of(rows)).iterator());
+        return inTask(task, session, context -> Seqs.seq(List.of(rows)).iterator());
     }
 
-    private static Outcome inTask(Task task, Function<TaskContext, Iterator<InternalRow>> rows) {
-        TaskContext context = TaskContext$.MODULE$.empty();
-        return TaskContext$.MODULE$.withTaskContext(context, () -> task.apply(context, rows.apply(context)));
+    /** Run *task* in this thread, which stands for its tasks, under the session's settings. */
+    private static Outcome inTask(Task task, SparkSession session, Function<TaskContext, Iterator<InternalRow>> rows) {
+        TaskContextImpl context = TaskContext$.MODULE$.empty();
+        try {
+            return TaskContext$.MODULE$.withTaskContext(context, () -> SQLConf$.MODULE$.withExistingConf(session.sessionState().conf(),
+                    () -> task.apply(context, rows.apply(context).map(AtHand::unlessInterrupted))));
+        } finally {
+            context.markTaskCompleted(Option.empty());
+        }
     }
 
-    private static SparkPlan root(SparkPlan plan) {
-        return plan instanceof AdaptiveSparkPlanExec adaptive ? adaptive.initialPlan() : plan;
+    /** Return *row*; throw if the task was cancelled, of which only this thread learns. */
+    private static InternalRow unlessInterrupted(InternalRow row) {
+        if (Thread.interrupted()) {
+            throw new TaskKilledException("cancelled");
+        }
+        return row;
     }
 
     /** Return how many rows at most *root* gives to who collects them. */
@@ -72,20 +97,38 @@ final class AtHand {
         return root instanceof CollectTailExec last ? last.limit() : Integer.MAX_VALUE;
     }
 
-    /** Whether all rows come from a few ones by operators that need nothing of a task, and read nothing. */
     private static boolean isComputed(SparkPlan plan) {
+        return rows(plan) <= MOST_COMPUTED;
+    }
+
+    /** Return how many rows *plan* makes by itself, if its operators need nothing of a task, and read nothing; else too many. */
+    private static long rows(SparkPlan plan) {
         if (plan instanceof RangeExec range) {
-            return range.numElements().isValidInt() && range.numElements().toInt() <= MOST;
+            return range.numElements().isValidLong() ? range.numElements().toLong() : TOO_MANY;
         }
         if (plan instanceof LocalTableScanExec local) {
-            return local.rows().size() <= MOST;
+            return local.rows().size();
         }
         if (plan instanceof CommandResultExec command) {
-            return command.rows().size() <= MOST;
+            return command.rows().size();
         }
-        boolean isKnown = plan instanceof OneRowRelationExec || plan instanceof WholeStageCodegenExec || plan instanceof InputAdapter
-                || plan instanceof ProjectExec || plan instanceof FilterExec || plan instanceof UnionExec;
-        return isKnown && Seqs.list(plan.children()).stream().allMatch(AtHand::isComputed);
+        if (plan instanceof OneRowRelationExec) {
+            return 1L;
+        }
+        boolean isKnown = plan instanceof WholeStageCodegenExec || plan instanceof InputAdapter || plan instanceof UnionExec
+                || (plan instanceof ProjectExec || plan instanceof FilterExec) && Seqs.list(plan.expressions()).stream().allMatch(AtHand::isCheap);
+        return isKnown ? Seqs.list(plan.children()).stream().mapToLong(AtHand::rows).reduce(0L, AtHand::sum) : TOO_MANY;
+    }
+
+    private static long sum(long one, long other) {
+        return Math.min(TOO_MANY, Math.min(TOO_MANY, one) + Math.min(TOO_MANY, other));
+    }
+
+    /** Whether *expression* is one of Spark's own that take no code of users, and no time to speak of for a row. */
+    private static boolean isCheap(Expression expression) {
+        return expression.getClass().getPackageName().equals(EXPRESSIONS) && !(expression instanceof UserDefinedExpression)
+                && !(expression instanceof HigherOrderFunction) && !(expression instanceof CallMethodViaReflection)
+                && Seqs.list(expression.children()).stream().allMatch(AtHand::isCheap);
     }
 
     private static Iterator<InternalRow> all(RDD<InternalRow> rdd, TaskContext context) {
