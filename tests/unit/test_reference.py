@@ -18,7 +18,7 @@ SHIPPED = [
 SOURCES = [
     *SHIPPED,
     *ROOT.glob("docs/**/*.py"),
-    *ROOT.glob("scripts/*"),
+    *(file for file in ROOT.glob("scripts/*") if file.is_file()),
     *(path for name in ("benchmarks", "integrations", "state_backend") for path in ROOT.glob(f"{name}/**/*.py")),
     *(path for name in ("chaos", "connect_*", "harness", "simulation") for path in ROOT.glob(f"tests/{name}/**/*.py")),
     *(ROOT / file for file in ("Dockerfile", "Makefile", "execution_graph/scripts.py")),
