@@ -86,8 +86,7 @@ async def _serve(settings: ExecutorSettings, descriptor: int) -> bool:
         loop.add_reader(descriptor, leave)
         outcome = await agent.run()
     log.info("programs_ended", reason=outcome.message)
-    worker.kill()
-    await worker.join()
+    await worker.end_attempts()
     await asyncio.to_thread(worker.close)
     return outcome.was_leaving
 

@@ -145,8 +145,9 @@ class ProgramWorker:
         self.kill()
         self._host.warm.close()
 
-    async def join(self) -> None:
-        """Wait until all attempts have ended, and close what calls schedulers."""
+    async def end_attempts(self) -> None:
+        """Kill all processes of programs, wait until their attempts have ended, and close what calls schedulers."""
+        self.kill()
         try:
             async with asyncio.timeout(_CLOSE_S):
                 await self._background.join()
