@@ -1,5 +1,6 @@
 """PySpark's calls of Spark Connect: each has a name, and is asked until there is an outcome."""
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -7,6 +8,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -31,6 +33,11 @@ _BROKEN = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
 """Codes of errors of the way to a scheduler: a later try finds one."""
 _MOST_BYTES = 16 * 1024 * 1024
 """The largest plan that a scheduler takes."""
+_AT_ONCE = threading.BoundedSemaphore(64)
+"""Plans that the process has carried out or analysed at a time, as many as a session may run; further ones wait here.
+
+A plan counts until its first rows, or its end: who reads rows may have plans carried out meanwhile.
+"""
 _IN_VAIN_S = 600
 """How long a call is tried again after the same error."""
 _SAY_S = 30
@@ -118,7 +125,8 @@ class Stub:
         if method == "AnalyzePlan":
             _check_size(request)
         how = {"metadata": (*metadata, *named), "timeout": timeout, **more}
-        return self.until_outcome(lambda stub: getattr(stub, method)(request, **how), named)
+        with _AT_ONCE if method == "AnalyzePlan" else contextlib.nullcontext():
+            return self.until_outcome(lambda stub: getattr(stub, method)(request, **how), named)
 
     def _upload(self, requests: Any, *, metadata: Any = (), timeout: Any = None, **more: Any) -> Any:
         """Send files; what is cached by its content is sent anew whenever it is missing."""
@@ -155,7 +163,7 @@ class Stub:
         if named:
             again = f" of retry {Program.retries}" if Program.retries else ""
             request.operation_id = current().uuid_of(f"operation {named[0][1]}{again}")
-        return self._responses(request, (*metadata, *named), named)
+        return _counted(self._responses(request, (*metadata, *named), named))
 
     def _responses(self, request: Any, metadata: Any, named: Any) -> Iterator[Any]:
         """Yield the responses, going on after the last one when the stream breaks."""
@@ -203,6 +211,15 @@ class Stub:
                 self._way.failed(stub, error)
                 failed = error
             pause.sleep(failed)
+
+
+def _counted(responses: Iterator[Any]) -> Iterator[Any]:
+    with contextlib.ExitStack() as counted:
+        counted.enter_context(_AT_ONCE)
+        for response in responses:
+            if not response.HasField("execution_progress"):
+                counted.close()
+            yield response
 
 
 class Pause:

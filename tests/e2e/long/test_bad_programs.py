@@ -76,12 +76,15 @@ for thread in threads:
     thread.join()
 print(sorted(counts) == list(range(1000)))
 """
+    log = cluster.directory / "e-1.log"
+    started = log.read_text().count("program_started")
     program = run(cluster, tmp_path, text)
     wait_for(program, "began")
     time.sleep(2.0)
     assert seconds_of_a_query(cluster) < _LONG_S / 10
     assert program.wait(_LONG_S) == 0, printed(program, errors=True)
     assert printed(program).splitlines() == ["began", "True"]
+    assert log.read_text().count("program_started") == started + 1
 
 
 def test_a_python_that_cannot_run_programs_is_named(cluster, tmp_path):

@@ -2,9 +2,12 @@
 
 import subprocess
 import sys
+import threading
+import time
 from types import SimpleNamespace
 
 import pytest
+from pyspark.sql.connect.proto import ExecutePlanResponse
 
 from tests.support.waiting import HANGS_S
 
@@ -52,3 +55,35 @@ def test_a_plan_that_is_too_large_is_refused_where_it_is_made():
     with pytest.raises(SparkConnectGrpcException, match="at most 16,777,216 are taken"):
         stub._check_size(SimpleNamespace(ByteSize=lambda: 16 * 1024 * 1024 + 1))
     stub._check_size(SimpleNamespace(ByteSize=lambda: 16 * 1024 * 1024))
+
+
+def test_of_many_threads_only_as_many_as_may_have_plans_carried_out_until_the_first_rows():
+    from onager.programs import stub
+
+    most, at_once, more = 64, [0, 0], threading.Lock()
+
+    def responses():
+        with more:
+            at_once[0] += 1
+            at_once[1] = max(at_once)
+        yield ExecutePlanResponse(execution_progress=ExecutePlanResponse.ExecutionProgress())
+        time.sleep(0.001)
+        with more:
+            at_once[0] -= 1
+        yield ExecutePlanResponse(arrow_batch=ExecutePlanResponse.ArrowBatch())
+        yield ExecutePlanResponse(result_complete=ExecutePlanResponse.ResultComplete())
+
+    threads = [threading.Thread(target=lambda: list(stub._counted(responses()))) for _ in range(3 * most)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(HANGS_S)
+    assert 1 < at_once[1] <= most
+    # Whoever reads rows may have other plans carried out, however many read.
+    reading = [stub._counted(responses()) for _ in range(2 * most)]
+    for rows in reading:
+        assert next(rows).HasField("execution_progress")
+        assert next(rows).HasField("arrow_batch")
+    # A plan that fails, or that nobody waits for, counts no more.
+    for _ in range(2 * most):
+        next(stub._counted(responses())).Clear()
