@@ -4,9 +4,9 @@ import os
 import stat
 from pathlib import Path
 
-import structlog
+from onager.first_line import FirstLine
 
-log = structlog.get_logger(__name__)
+log = FirstLine()
 
 OWNER_ONLY = 0o077
 """The umask of processes whose files are for their own user only."""

@@ -13,9 +13,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, NoReturn, TypeVar
 
-import structlog
+from onager.first_line import FirstLine
 
-log = structlog.get_logger(__name__)
+log = FirstLine()
 
 T = TypeVar("T")
 EXIT_FAILED: Final = 1

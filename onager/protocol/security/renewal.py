@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 import grpc
-import structlog
 
 from onager.errors import InvalidSettingError
+from onager.first_line import FirstLine
 
 _LOOK_EVERY_S: Final = 1.0
 """How often the files are looked at, at most."""
 
-log = structlog.get_logger(__name__)
+log = FirstLine()
 
 
 class RenewedCredentials:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import grpc
-import structlog
 
 from onager.access_errors import (
     AuthenticationError,
@@ -17,6 +16,7 @@ from onager.access_errors import (
     TokenRefusedError,
 )
 from onager.errors import InvalidSettingError
+from onager.first_line import FirstLine
 from onager.protocol.ports import unusable_address
 from onager.protocol.security.files import read_authority, read_pair
 from onager.protocol.security.places import is_loopback
@@ -38,7 +38,7 @@ _WAYS: Final = {"--scaler-listen": "ONAGER_SCHEDULER_SCALER_TLS_CLIENT_CA, since
 _HEALTH: Final = "/grpc.health.v1.Health/"
 OnRefusal = Callable[[Caller, str, AuthenticationError], None]
 
-log = structlog.get_logger(__name__)
+log = FirstLine()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,8 @@ import stat
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import structlog
-
 from onager.errors import InvalidSettingError
+from onager.first_line import FirstLine
 from onager.protocol.security.roles import Role
 
 HEADER: Final = "authorization"
@@ -21,7 +20,7 @@ _LEAST_CHARS: Final = 16
 _MAX_CHARS: Final = 4096
 _ADVICE: Final = "make one with: openssl rand -hex 32"
 
-log = structlog.get_logger(__name__)
+log = FirstLine()
 
 _ROLES: Final = ", ".join(Role)
 _NAME: Final = re.compile(r"[!-~]{1,128}")
