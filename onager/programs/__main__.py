@@ -26,6 +26,7 @@ _DIE_WITH_PARENT = 1
 """Linux's PR_SET_PDEATHSIG."""
 _DUMPABLE = 4
 """Linux's PR_SET_DUMPABLE."""
+_MESSAGE_CHARS = 8_000
 
 
 def _seed_all(terms: Terms) -> None:
@@ -74,6 +75,7 @@ def run(terms: Terms, path: str, arguments: list[str]) -> int:
         own = error.__traceback__.tb_next if error.__traceback__ is not None else None
         traceback.print_exception(type(error), error, own)
         _report(error)
+        _sum_up(error, os.path.dirname(path))
         return 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
     return 0
 
@@ -87,6 +89,32 @@ def _report(error: BaseException) -> None:
     """Say which call's error ends the program: a retry begins with that call."""
     if Program.output is not None and (failed := failed_call(error)) is not None:
         Program.output.failed(*failed)
+
+
+def _sum_up(error: BaseException, folder: str) -> None:
+    """Say where the program failed, and why, in one line where Spark's text goes on for pages; its job says so, too.
+
+    *folder*: where the program's own code is.
+    """
+    from pyspark.errors import PySparkException
+
+    at = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        name = frame.f_code.co_filename
+        if name.startswith(folder + os.sep) and "-packages" + os.sep not in name:
+            at = f"{os.path.basename(name)}:{line}: "
+    try:
+        text = str(error)
+    except Exception:  # it is the program's own
+        text = ""
+    message, of_java, _ = text.partition("\n\nJVM stacktrace:")
+    why = f"{at}{type(error).__name__}: {message.strip()[:_MESSAGE_CHARS]}"
+    if of_java:
+        say(why.partition("\n")[0])
+    if Program.output is not None:
+        is_spark = isinstance(error, PySparkException)
+        condition, state = (error.getCondition(), error.getSqlState()) if is_spark else ("", "")
+        Program.output.raised(condition or "", state or "", why)
 
 
 def main() -> None:

@@ -69,7 +69,7 @@ class Output:
         self._send(_FAILED, number, path, str(tasks).encode())
 
     def raised(self, condition: str, sql_state: str, message: str) -> None:
-        """Send the error that ends a script of SQL, whose text has less than 60 KiB."""
+        """Send the error that ends the program, whose text has less than 60 KiB."""
         said = {"error_class": condition, "sql_state": sql_state, "message": message}
         self._send(_RAISED, 0, ROOT, json.dumps(said, ensure_ascii=False).encode()[:_MOST])
 

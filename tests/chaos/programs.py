@@ -97,6 +97,7 @@ class Kill:
 class Tally:
     """What was done, and what was wrong."""
 
+    has_one_scheduler: bool
     programs: int = 0
     kills: list[Kill] = field(default_factory=list)
     trouble: list[str] = field(default_factory=list)
@@ -111,16 +112,18 @@ class Tally:
             "again": sum(kill.is_again for kill in self.kills),
             "after_stop": sum(kill.is_after_stop for kill in self.kills),
             "longest_gap_s": max(self.gaps_s, default=0.0),
-            "pauses": {kind: _pauses(kind, self.kills) for kind in KINDS},
+            "pauses": {kind: _pauses(kind, self.kills, self._limit_s(kind)) for kind in KINDS},
             "trouble": self.trouble,
         }
 
+    def _limit_s(self, kind: str) -> float | None:
+        return LIMITS_S.get(ALL if kind == SCHEDULER and self.has_one_scheduler else kind)
 
-def _pauses(kind: str, kills: Sequence[Kill]) -> dict[str, Any]:
+
+def _pauses(kind: str, kills: Sequence[Kill], limit_s: float | None) -> dict[str, Any]:
     of_kind = [kill for kill in kills if kill.kind == kind and not kill.is_alone]
     whole = [kill.pause_s for kill in of_kind if kill.pause_s is not None]
     beyond = [kill.beyond_s for kill in of_kind if kill.beyond_s is not None]
-    limit_s = LIMITS_S.get(kind)
     return {
         "n": len(whole),
         "p50_s": round(statistics.median(whole), 2) if whole else None,
@@ -295,7 +298,7 @@ class Chaos:
 
 def run(kills: int, seed: int, backend: str, directory: Path, stopped_s: float, days: float) -> Tally:
     """Run programs until *kills* processes were killed, or something is wrong."""
-    tally, clock = Tally(), Clock(days, directory)
+    tally, clock = Tally(has_one_scheduler=backend != "etcd"), Clock(days, directory)
     with (three if backend == "etcd" else one)(directory / "cluster", _SETTINGS | clock.settings) as cluster:
         chaos = Chaos(cluster, seed, stopped_s, tally, clock)
         chaos.run(0)

@@ -320,7 +320,12 @@ print(spark.table("before").count())
 """
     program = run(cluster, tmp_path, text)
     assert program.wait(HANGS_S) == 1
-    assert "TABLE_OR_VIEW_NOT_FOUND" in printed(program, errors=True)
+    why = "app.py:9: AnalysisException: [TABLE_OR_VIEW_NOT_FOUND] The table or view `made_by_hand` cannot be found."
+    says = printed(program, errors=True)
+    assert "JVM stacktrace" in says
+    assert says.splitlines()[-1].startswith(f"onager: {why}")
+    failure = program.job.progress().failure
+    assert (str(failure).startswith(why), failure.error_class) == (True, "TABLE_OR_VIEW_NOT_FOUND")
     cluster.client.sql("CREATE TABLE made_by_hand AS SELECT 7 AS n").wait()
     shown = cluster.cli("retry", program.id)
     again = cluster.client.program(shown.stdout.strip())
