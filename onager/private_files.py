@@ -4,9 +4,9 @@ import os
 import stat
 from pathlib import Path
 
-from onager.first_line import FirstLine
+from onager.lazy_logger import LazyLogger
 
-log = FirstLine()
+log = LazyLogger()
 
 OWNER_ONLY = 0o077
 """The umask of processes whose files are for their own user only."""

@@ -13,9 +13,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, NoReturn, TypeVar
 
-from onager.first_line import FirstLine
+from onager.lazy_logger import LazyLogger
 
-log = FirstLine()
+log = LazyLogger()
 
 T = TypeVar("T")
 EXIT_FAILED: Final = 1

@@ -17,7 +17,7 @@ import types
 import uuid
 
 from onager.programs.changes import change_pyspark
-from onager.programs.output import Output, take_over
+from onager.programs.output import Output, spark_text, take_over
 from onager.programs.stub import Program, failed_call, say
 from onager.programs.tasks import CURRENT, ROOT, Task, follow_tasks, uuid1, uuid4
 from onager.programs.terms import Terms
@@ -26,7 +26,6 @@ _DIE_WITH_PARENT = 1
 """Linux's PR_SET_PDEATHSIG."""
 _DUMPABLE = 4
 """Linux's PR_SET_DUMPABLE."""
-_MESSAGE_CHARS = 8_000
 
 
 def _seed_all(terms: Terms) -> None:
@@ -104,12 +103,11 @@ def _sum_up(error: BaseException, folder: str) -> None:
         if name.startswith(folder + os.sep) and "-packages" + os.sep not in name:
             at = f"{os.path.basename(name)}:{line}: "
     try:
-        text = str(error)
-    except Exception:  # it is the program's own
-        text = ""
-    message, of_java, _ = text.partition("\n\nJVM stacktrace:")
-    why = f"{at}{type(error).__name__}: {message.strip()[:_MESSAGE_CHARS]}"
-    if of_java:
+        message, is_long = spark_text(error)
+    except Exception:  # the text of an error is the program's own code
+        message, is_long = "", False
+    why = f"{at}{type(error).__name__}{message and ': '}{message}"
+    if is_long:
         say(why.partition("\n")[0])
     if Program.output is not None:
         is_spark = isinstance(error, PySparkException)

@@ -18,6 +18,7 @@ _HEAD = struct.Struct("!BIHI")
 _STDOUT, _STDERR, _LIVE, _REFUSED, _LOST, _FAILED, _RAISED = 1, 2, 3, 4, 5, 6, 7
 _MOST = 64 * 1024
 """Bytes of a frame."""
+_MESSAGE_CHARS = 8_000
 
 
 class Output:
@@ -68,9 +69,9 @@ class Output:
         """Send which call's error ends the program, and how many tasks its task had started by then."""
         self._send(_FAILED, number, path, str(tasks).encode())
 
-    def raised(self, condition: str, sql_state: str, message: str) -> None:
-        """Send the error that ends the program, whose text has less than 60 KiB."""
-        said = {"error_class": condition, "sql_state": sql_state, "message": message}
+    def raised(self, condition: str, sql_state: str, message: str, place: str = "") -> None:
+        """Send the error that ends the program: the beginning of *message*, and *place*, which says where."""
+        said = {"error_class": condition, "sql_state": sql_state, "message": message[:_MESSAGE_CHARS] + place}
         self._send(_RAISED, 0, ROOT, json.dumps(said, ensure_ascii=False).encode()[:_MOST])
 
     def _send(self, stream: int, number: int, path: str, text: bytes) -> None:
@@ -79,6 +80,12 @@ class Output:
         with self._lock, contextlib.suppress(OSError):
             while frame:
                 frame = frame[os.write(self._descriptor, frame) :]
+
+
+def spark_text(error: BaseException) -> tuple[str, bool]:
+    """Return the text of *error* without the stack trace of the JVM, and whether there was one."""
+    text, of_java, _ = str(error).partition("\n\nJVM stacktrace:")
+    return text.strip(), bool(of_java)
 
 
 class _Stream(io.RawIOBase):

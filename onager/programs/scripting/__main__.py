@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from onager.cli.output import write_table
+from onager.programs.output import spark_text
 from onager.programs.scripting.arguments import arguments_of, value_of
 from onager.programs.scripting.calls import ConnectCalls
 from onager.programs.scripting.errors import LIMIT, ScriptError, ScriptLimitError
@@ -27,7 +28,6 @@ from onager.programs.stub import Program
 from onager.programs.tasks import current
 
 GIVEN = "--given"
-_MESSAGE_CHARS = 8_000
 
 
 def main() -> None:
@@ -48,12 +48,12 @@ def main() -> None:
             return
         rows = carry_out(calls, text, arguments_of(given))
     except (PySparkException, ScriptError) as error:
-        message = str(error).partition("\n\nJVM stacktrace:")[0]
+        message, _ = spark_text(error)
         print(f"{Program.line}: {message}", file=sys.stderr)
         if Program.output is not None:
             place = f"\nin line {Program.line.rpartition(':')[2]} of the script"
             condition = LIMIT if isinstance(error, ScriptLimitError) else error.getCondition() or ""
-            Program.output.raised(condition, error.getSqlState() or "", message[:_MESSAGE_CHARS] + place)
+            Program.output.raised(condition, error.getSqlState() or "", message, place)
         sys.exit(1)
     if isinstance(rows, ArrowRows):
         write_table(rows.table.schema, rows.table.to_batches())

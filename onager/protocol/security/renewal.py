@@ -13,12 +13,12 @@ from typing import Any, Final, Self
 import grpc
 
 from onager.errors import InvalidSettingError
-from onager.first_line import FirstLine
+from onager.lazy_logger import LazyLogger
 
 _LOOK_EVERY_S: Final = 1.0
 """How often the files are looked at, at most."""
 
-log = FirstLine()
+log = LazyLogger()
 
 
 class RenewedCredentials:

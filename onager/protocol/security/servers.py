@@ -16,7 +16,7 @@ from onager.access_errors import (
     TokenRefusedError,
 )
 from onager.errors import InvalidSettingError
-from onager.first_line import FirstLine
+from onager.lazy_logger import LazyLogger
 from onager.protocol.ports import unusable_address
 from onager.protocol.security.files import read_authority, read_pair
 from onager.protocol.security.places import is_loopback
@@ -38,7 +38,7 @@ _WAYS: Final = {"--scaler-listen": "ONAGER_SCHEDULER_SCALER_TLS_CLIENT_CA, since
 _HEALTH: Final = "/grpc.health.v1.Health/"
 OnRefusal = Callable[[Caller, str, AuthenticationError], None]
 
-log = FirstLine()
+log = LazyLogger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

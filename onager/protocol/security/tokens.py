@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from onager.errors import InvalidSettingError
-from onager.first_line import FirstLine
+from onager.lazy_logger import LazyLogger
 from onager.protocol.security.roles import Role
 
 HEADER: Final = "authorization"
@@ -20,7 +20,7 @@ _LEAST_CHARS: Final = 16
 _MAX_CHARS: Final = 4096
 _ADVICE: Final = "make one with: openssl rand -hex 32"
 
-log = FirstLine()
+log = LazyLogger()
 
 _ROLES: Final = ", ".join(Role)
 _NAME: Final = re.compile(r"[!-~]{1,128}")

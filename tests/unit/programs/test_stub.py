@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql.connect.proto import ExecutePlanResponse
 
+from onager.scheduler.connect.records import MAX_OPERATIONS
 from tests.support.waiting import HANGS_S
 
 CODE = """
@@ -60,7 +61,7 @@ def test_a_plan_that_is_too_large_is_refused_where_it_is_made():
 def test_of_many_threads_only_as_many_as_may_have_plans_carried_out_until_the_first_rows():
     from onager.programs import stub
 
-    most, at_once, more = 64, [0, 0], threading.Lock()
+    most, at_once, more = MAX_OPERATIONS, [0, 0], threading.Lock()
 
     def responses():
         with more:
