@@ -25,7 +25,8 @@ from tests.integration.planning.drawn_queries import DrawnQuery, queries
 from tests.integration.planning.small_tables import make_views
 from tests.support.spark.adaptive_run import replans_of, run_adaptively
 from tests.support.spark.one_executor import CUT, OneExecutor, as_multiset, rows_of
-from tests.support.spark.one_spark import stop_with_its_jvm
+from tests.support.spark.one_spark import SPARKS_SUMS, stop_with_its_jvm
+from tests.support.spark.one_spark import settings as spark_settings
 
 IN_THE_GATE = 5
 IN_THE_GATE_WITH_REPLANS = 3
@@ -56,7 +57,8 @@ def holds_with_replans(executor: OneExecutor, views: list[pb.View], query: Drawn
 def plain_rows(spark: SparkSession, query: DrawnQuery) -> list[tuple[object, ...]]:
     """Return plain Spark's rows; of a query that it cannot run (there are such), nothing holds or does not."""
     try:
-        return rows_of(spark.sql(query.text).toArrow())
+        with spark_settings(spark, SPARKS_SUMS):
+            return rows_of(spark.sql(query.text).toArrow())
     except (PySparkException, Py4JJavaError):
         reject()
 

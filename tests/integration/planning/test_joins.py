@@ -5,6 +5,7 @@ import pytest
 
 from tests.integration.planning.joins import LEFT, OPERATORS, RIGHT, WAYS, joined
 from tests.support.selection import some
+from tests.support.spark.one_spark import settings
 
 PLAIN_MERGE = {"spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "0"}
 """Otherwise sides that turn out small are hashed after all."""
@@ -49,11 +50,8 @@ def test_three_tables_joined_by_several_keys(check, kind):
 def as_of(executor):
     """The settings that let SQL join by the nearest row, for plain Spark, too."""
     conf = {"spark.sql.join.asofJoin.enabled": "true", "spark.sql.join.sortMergeAsOfJoin.enabled": "true"}
-    for key, value in conf.items():
-        executor.spark.conf.set(key, value)
-    yield conf
-    for key in conf:
-        executor.spark.conf.unset(key)
+    with settings(executor.spark, conf):
+        yield conf
 
 
 @pytest.mark.parametrize("kind", ["", "left"])

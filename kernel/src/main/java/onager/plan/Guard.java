@@ -4,6 +4,7 @@ import java.util.List;
 import java.util.stream.Stream;
 import onager.access.Access;
 import onager.access.JobSettings;
+import onager.decimals.LongSums;
 import onager.failure.RefusedException;
 import onager.spark43.CatalogSessions;
 import onager.spark43.Formats;
@@ -28,8 +29,8 @@ import scala.runtime.BoxedUnit;
 
 /**
  * Restricts SQL in an executor's Spark to what {@link Access} allows: it reads no other places and data sources, runs no programs, sees no
- * environment, and calls no Java methods (`reflect` and similar functions) unless `spark.onager.reflect` is true. It also brings the rule
- * that reads very many files as growing ones.
+ * environment, and calls no Java methods (`reflect` and similar functions) unless `spark.onager.reflect` is true. It also brings the rules
+ * that read very many files as growing ones, and add decimals up in longs.
  */
 public final class Guard extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
     private static final String REFLECT = "spark.onager.reflect";
@@ -51,6 +52,7 @@ public final class Guard extends AbstractFunction1<SparkSessionExtensions, Boxed
             };
         });
         GrowingReads.inject(extensions);
+        LongSums.inject(extensions);
         OF_TEXTS.forEach(name -> extensions.injectFunction(Lookups.checked(name, Guard::checkOption)));
         if (!isReflecting()) {
             for (String name : List.of("reflect", "java_method", "try_reflect")) {

@@ -14,12 +14,17 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
 import org.apache.spark.sql.catalyst.expressions.Predicate$;
 import org.apache.spark.sql.catalyst.expressions.SortOrder;
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction;
+import org.apache.spark.sql.catalyst.expressions.codegen.Block;
 import org.apache.spark.sql.catalyst.expressions.codegen.LazilyGeneratedOrdering;
+import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StringType$;
 import org.apache.spark.sql.types.StructField;
 import scala.Option;
+import scala.StringContext;
 import scala.collection.immutable.Seq;
 
 /** Makes expressions, by constructors whose parameters change between minor versions of Spark. */
@@ -64,6 +69,21 @@ public final class Expressions {
     /** Return an attribute that is never null. */
     public static AttributeReference attribute(String name, DataType type) {
         return new AttributeReference(name, type, false, Metadata.empty(), NamedExpression$.MODULE$.newExprId(), Seqs.seq());
+    }
+
+    /** Return a call of the public static method *name* of *of*, which is null where an argument is; *mayBeNull*: or by itself. */
+    public static Expression call(Class<?> of, DataType type, String name, boolean mayBeNull, Expression... arguments) {
+        return new StaticInvoke(of, type, name, Seqs.seq(arguments), Seqs.seq(), true, mayBeNull, true, Option.empty());
+    }
+
+    /** Return *aggregate* with another function of the same type. */
+    public static AggregateExpression with(AggregateExpression aggregate, AggregateFunction function) {
+        return new AggregateExpression(function, aggregate.mode(), aggregate.isDistinct(), aggregate.filter(), aggregate.resultId());
+    }
+
+    /** Return *text* as code, with each of its `@` replaced by one of *parts*: values, code, or text. */
+    public static Block code(String text, Object... parts) {
+        return Block.BlockHelper$.MODULE$.code$extension(new StringContext(Seqs.seq(text.split("@", -1))), Seqs.seq(parts));
     }
 
     static SortOrder ascending(Expression key) {
