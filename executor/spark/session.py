@@ -228,6 +228,8 @@ def _defaults(slots: int, *, is_local: bool = True) -> dict[str, str]:
         "spark.sql.warehouse.dir": os.path.join(tempfile.gettempdir(), "onager-warehouse"),  # noqa: PTH118
         # Compiled code of stages is kept for this many, not for 100: some ten for each of a hundred queries.
         "spark.sql.codegen.cache.maxEntries": "1000",
+        # A scan from this size on may be filtered by what it is joined with. Spark's 10 GB are hardly ever reached.
+        "spark.sql.optimizer.runtime.bloomFilter.applicationSideScanSizeThreshold": "64MB",
         "spark.python.authenticate.socketTimeout": "30s",
         # A cancelled Python function gets this long to end by itself before its worker is killed.
         "spark.python.task.killTimeout": "500ms",
