@@ -216,6 +216,39 @@ def test_spark_adds_up_by_itself(executor, sum_of):
     assert not _has_longs(executor.spark, f"select {sum_of} from (select k, nullif(a, 2.5) a from u) group by k")
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        # What Spark leaves out where the value before it is null, or null by an overflow, raises no error.
+        "select sum(a * cast(s as decimal(10,2))) from values (null, 'x'), (2.50BD, '4') t(a, s)",
+        "select sum(a - cast(s as decimal(10,2))) from values (null, 'x'), (2.50BD, '4') t(a, s)",
+        """select sum(try_cast(a as decimal(9,0)) * (i + j))
+            from values (1000000000000000BD, 2147483647, 1), (2BD, 1, 1) t(a, i, j)""",
+        # Sums of several partitions, of both signs, and of more than a long.
+        "select k, sum(a * b) from w group by k",
+        "select sum(a * b), avg(a * b), sum(a), avg(a) from w",
+        "select k, sum(a * b), sum(a) from w group by rollup(k)",
+    ],
+)
+@pytest.mark.parametrize(
+    "conf", [{}, {"spark.sql.codegen.fallback": "false"}, {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}]
+)
+def test_sums_are_sparks(executor, query, conf):
+    numbers = executor.spark.range(0, 60, 1, 3)
+    rows = numbers.selectExpr(
+        "id % 3 k", "cast(if(id % 2 = 0, id, -id) * 123456789012 as decimal(18,4)) a", "a * 1000 b"
+    )
+    rows.selectExpr("k", "a", "cast(b as decimal(18,1)) b").createOrReplaceTempView("w")
+    conf = conf | {"spark.sql.execution.combineAdjacentAggregation": "false"}
+    if "NO_CODEGEN" in conf.values():
+        conf |= {"spark.sql.codegen.wholeStage": "false"}
+    with settings(executor.spark, conf):
+        got = _outcome(executor.spark, query)
+        with settings(executor.spark, SPARKS_SUMS):
+            assert got == _outcome(executor.spark, query)
+    assert not isinstance(got, str), got
+
+
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -1,10 +1,12 @@
 package onager.decimals;
 
+import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.List;
 import onager.spark43.Expressions;
 import onager.values.Seqs;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.ConditionalExpression;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.codegen.Block;
 import org.apache.spark.sql.catalyst.expressions.codegen.CodegenContext;
@@ -19,9 +21,9 @@ import scala.collection.immutable.Seq;
  * and may raise an error by that.
  */
 @SuppressWarnings("serial")
-final class LongCall extends Expression {
+public final class LongCall extends Expression implements ConditionalExpression, Serializable {
     /** The methods. */
-    enum Method {
+    public enum Method {
         PLUS("plus", a -> Longs.plus(a[0], a[1])),
         MINUS("minus", a -> Longs.minus(a[0], a[1])),
         TIMES("times", a -> Longs.times(a[0], a[1])),
@@ -49,7 +51,8 @@ final class LongCall extends Expression {
         this(method, Seqs.seq(arguments));
     }
 
-    private LongCall(Method method, Seq<Expression> arguments) {
+    /** Spark calls this constructor by reflection. */
+    public LongCall(Method method, Seq<Expression> arguments) {
         this.method = method;
         this.arguments = arguments;
     }
@@ -59,7 +62,7 @@ final class LongCall extends Expression {
         var values = new long[arguments.size()];
         for (int i = 0; i < values.length; i++) {
             var value = (Long) arguments.apply(i).eval(row);
-            if (value == null || (mayBeNull(i + 1) && value == Longs.BEYOND)) {
+            if (value == null || (i + 1 < values.length && value == Longs.BEYOND && !isSum())) {
                 return value;
             }
             values[i] = value;
@@ -67,9 +70,29 @@ final class LongCall extends Expression {
         return method.function.of(values);
     }
 
-    /** Whether an argument from *start* on may be null. */
-    private boolean mayBeNull(int start) {
-        return Seqs.list(arguments).stream().skip(start).anyMatch(Expression::nullable);
+    /** Whether all arguments are always evaluated: a half of a sum may be any long, and none is null. */
+    private boolean isSum() {
+        return method == Method.SUM_HIGH;
+    }
+
+    /** Returns the arguments that are evaluated whatever the others are: Spark may compute those before it evaluates this expression. */
+    @Override
+    public Seq<Expression> alwaysEvaluatedInputs() {
+        return isSum() ? arguments : Seqs.seq(arguments.head());
+    }
+
+    @Override
+    public LongCall withNewAlwaysEvaluatedInputs(Seq<Expression> inputs) {
+        var all = new ArrayList<>(Seqs.list(arguments));
+        for (int i = 0; i < inputs.size(); i++) {
+            all.set(i, inputs.apply(i));
+        }
+        return new LongCall(method, Seqs.<Expression>seq(all));
+    }
+
+    @Override
+    public Seq<Seq<Expression>> branchGroups() {
+        return Seqs.seq();
     }
 
     @Override
@@ -90,7 +113,7 @@ final class LongCall extends Expression {
     /** Returns code that computes the argument number *i*, and goes on with *rest* unless the result is known. */
     private Block withArgument(int i, ExprCode argument, Block rest, ExprCode result) {
         Block known = rest;
-        if (mayBeNull(i + 1)) {
+        if (i + 1 < arguments.size() && !isSum()) {
             known = Expressions.code("if (@ == @L) {\n@ = false;\n@ = @L;\n} else {\n@}\n", argument.value(), String.valueOf(Longs.BEYOND),
                     result.isNull(), result.value(), String.valueOf(Longs.BEYOND), rest);
         }
@@ -100,7 +123,7 @@ final class LongCall extends Expression {
 
     @Override
     public boolean nullable() {
-        return mayBeNull(0);
+        return Seqs.list(arguments).stream().anyMatch(Expression::nullable);
     }
 
     @Override

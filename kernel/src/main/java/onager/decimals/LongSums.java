@@ -42,7 +42,7 @@ public final class LongSums extends SparkStrategy {
             return Seqs.seq();
         }
         var changed = aggregate.transformExpressionsDown(Seqs.change(AggregateExpression.class, LongSums::changed));
-        return changed == aggregate ? Seqs.seq() : session.sessionState().planner().plan(changed).toSeq();
+        return changed == aggregate ? Seqs.seq() : Seqs.seq(planLater(changed));
     }
 
     private boolean isOff() {
