@@ -9,7 +9,6 @@ import argparse
 import random  # noqa: TID251 seeded
 import tempfile
 from collections import Counter
-from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,8 +34,6 @@ class Draw(NamedTuple):
     alone: list[str]
     """The same for each of its columns."""
     conf: dict[str, str]
-    terms: list[str]
-    """What is summed up."""
 
 
 def _decimal_type(rng: random.Random) -> tuple[int, int]:
@@ -76,6 +73,9 @@ def _term(rng: random.Random, depth: int) -> str:
             f"coalesce({a}, {b})",
             f"coalesce(cast({_text(rng)} as decimal({precision},{scale})), 0)",
             f"cast(k as decimal({precision},{scale}))",
+            f"{a} * cast({_text(rng)} as decimal({precision},{scale}))",
+            f"({a} + {b} / nullif(k, 1))",
+            f"{a} * ({b} / d0)",
             f"{a} * cast(k as decimal(10,0))",
             f"({a} / 3)",
             f"{a} * 2.50",
@@ -114,7 +114,7 @@ def draw(seed: int) -> Draw:
     if rng.random() < 0.1:
         query, alone = f"select {terms[0]}, sum({terms[0]}) over (partition by k) from t{over}", []
     ansi = str(rng.random() < 0.5).lower()
-    return Draw(table, query, alone, {"spark.sql.ansi.enabled": ansi}, terms)
+    return Draw(table, query, alone, {"spark.sql.ansi.enabled": ansi})
 
 
 def _outcome(spark: SparkSession, query: str) -> Any:
@@ -125,31 +125,13 @@ def _outcome(spark: SparkSession, query: str) -> Any:
         return error.getCondition()
 
 
-def _is_beyond(spark: SparkSession, drawn: Draw) -> bool:
-    """Return whether what a sum is on its way depends on the order of rows: then Spark's result does, too."""
-    with localcontext() as context, settings(spark, drawn.conf | {"spark.sql.ansi.enabled": "false"}):
-        context.prec = 200
-        for term in drawn.terms:
-            try:
-                found = [spark.sql(f"select collect_list({term}) from t").first()]
-            except PySparkException:
-                return False
-            for (value,) in found:
-                digits = [abs(Decimal(each).scaleb(-each.as_tuple().exponent)) for each in value]
-                if sum(digits) >= 10**_MOST:
-                    return True
-    return False
-
-
 def check(spark: SparkSession, seed: int) -> str:
-    """Hold what *seed* draws against Spark's way; return what came of it: rows, an error, or beyond."""
+    """Hold what *seed* draws against Spark's way; return what came of it: rows, or an error."""
     drawn = draw(seed)
     spark.sql(drawn.table).coalesce(1).createOrReplaceTempView("t")  # of several errors, the first row's is raised
     spark.sql("cache table t")  # else the optimizer computes all by itself
     try:
         ours, sparks = _both(spark, drawn, drawn.query)
-        if ours != sparks and _is_beyond(spark, drawn):
-            return "beyond"
         if isinstance(ours, str) and isinstance(sparks, str) and ours != sparks:
             # Of a row's errors, either may be the first.
             assert all(mine == plain for mine, plain in (_both(spark, drawn, each) for each in drawn.alone)), drawn
@@ -170,8 +152,7 @@ def _both(spark: SparkSession, drawn: Draw, query: str) -> tuple[Any, Any]:
 
 def test_drawn_sums_are_sparks(executor):
     seen = Counter(check(executor.spark, seed) for seed in range(2_000 if IS_ALL else IN_THE_GATE))
-    assert seen["rows"] > 10 * seen["beyond"]
-    assert seen["error"]
+    assert seen["rows"] > seen["error"] > 0
 
 
 SUMS = """

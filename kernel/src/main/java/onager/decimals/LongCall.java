@@ -3,6 +3,7 @@ package onager.decimals;
 import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.ToLongFunction;
 import onager.spark43.Expressions;
 import onager.values.Seqs;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -17,12 +18,12 @@ import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
 
 /**
- * A method of {@link Longs} called with longs. It is null if an argument is, but `BEYOND` if one before that is: Spark computes such a value,
- * and may raise an error by that.
+ * A method of {@link Longs} called with longs. It is null if an argument is, but `BEYOND` if one before that is: then Spark computes the
+ * value, and may raise an error. What comes behind a null or `BEYOND` is not evaluated, as Spark does not.
  */
 @SuppressWarnings("serial")
 public final class LongCall extends Expression implements ConditionalExpression, Serializable {
-    /** The methods. */
+    /** A method that can be called: its name, and itself for code that is not generated. */
     public enum Method {
         PLUS("plus", a -> Longs.plus(a[0], a[1])),
         MINUS("minus", a -> Longs.minus(a[0], a[1])),
@@ -31,17 +32,12 @@ public final class LongCall extends Expression implements ConditionalExpression,
         SUM_HIGH("sumHigh", a -> a.length == 3 ? Longs.sumHigh(a[0], a[1], a[2]) : Longs.sumHigh(a[0], a[1], a[2], a[3]));
 
         private final String shown;
-        private final Function function;
+        private final ToLongFunction<long[]> function;
 
-        Method(String shown, Function function) {
+        Method(String shown, ToLongFunction<long[]> function) {
             this.shown = shown;
             this.function = function;
         }
-    }
-
-    /** A function of longs. */
-    private interface Function {
-        long of(long[] arguments);
     }
 
     private final Method method;
@@ -67,7 +63,7 @@ public final class LongCall extends Expression implements ConditionalExpression,
             }
             values[i] = value;
         }
-        return method.function.of(values);
+        return method.function.applyAsLong(values);
     }
 
     /** Whether all arguments are always evaluated: a half of a sum may be any long, and none is null. */

@@ -49,7 +49,10 @@ public final class LongSum extends DeclarativeAggregate {
         }
     }
 
-    /** Returns a row's digits; without a high half where a long is enough. Where it is not, they are those of Spark's decimal. */
+    /**
+     * Returns a row's digits; without a high half where a long is always enough. Where it is not, they are those of Spark's decimal: for some
+     * rows, or for all if Spark has put another child here, of which longs cannot be computed.
+     */
     private Row row() {
         Expression digits = Digits.of(child);
         if (digits != null && !Digits.mayBeBeyond(digits)) {
